@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 pub use verbosity::Verbosity;
 
 /// The groups of checks of `lowroad selftest`, in the order they run.
-pub const CHECKS: [&str; 10] = [
+pub const CHECKS: [&str; 11] = [
     "probe",
     "accounting",
     "generator",
@@ -20,6 +20,7 @@ pub const CHECKS: [&str; 10] = [
     "environments",
     "neighbour",
     "resolution",
+    "claims",
     "aa",
     "aa-round-trips",
 ];

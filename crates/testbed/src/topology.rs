@@ -62,7 +62,7 @@ pub struct LinkSpec {
     /// Ports of the engine's container that its other end reaches; for `published` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<u16>,
-    /// Delay, jitter and loss; for `impaired` only.
+    /// Capacity, delay, jitter and loss; for `impaired` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impairment: Option<Impairment>,
     #[serde(flatten)]

@@ -6,6 +6,7 @@
 mod away;
 mod catalog;
 mod common;
+mod demo;
 mod documentation;
 mod input;
 mod interruption;

@@ -1,15 +1,16 @@
-//! A/A: experiments whose arms are one and the same must not find a difference.
+//! Experiments whose arms are equal must not find a difference, and those with an injected one must find it.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use report::record::{Header, Trial};
 use report::{Record, Summary};
 use stats::Verdict;
 
 use super::Check;
 use crate::catalog;
+use crate::jobs::relay::{DELAYED_FLOOR, INJECTED_DELAY_NS};
 use crate::plan::Plan;
 use crate::run::{End, Options, Watch, run};
 use crate::units::Span;
@@ -46,6 +47,57 @@ pub(super) fn round_trips(experiments: usize, stop: &AtomicBool) -> Result<Vec<C
         width <= HALF_WIDTH_PCT,
     ));
     Ok(checks)
+}
+
+/// The bare link, and the same with an injected delay.
+pub(super) fn claims(experiments: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
+    let mut plan =
+        catalog::find("relay-delay")?.narrowed(false, &["floor".to_owned()], Some(10))?;
+    plan.loads.truncate(1);
+    plan.loads[0].set_duration(Span(Duration::from_millis(150)));
+    plan.arms.push(DELAYED_FLOOR.to_owned());
+    let mut found = InjectedDelay::default();
+    for number in 0..experiments {
+        let summary = summary_of(&plan, SEED + number as u64, stop)?;
+        let mut results = summary.results.iter();
+        let row = results.find(|row| row.metric == "delay_p50" && row.arm == DELAYED_FLOOR);
+        let row = row.context("no row of the injected delay")?;
+        let claimed = row.verdict == Verdict::Worse;
+        found.claims += usize::from(claimed);
+        let medians = row.arm_median.zip(row.baseline_median);
+        found
+            .estimates_us
+            .extend(medians.map(|(arm, baseline)| arm - baseline));
+    }
+    Ok(found.checks(experiments))
+}
+
+/// How often an injected delay was claimed, and how large it was found to be.
+#[derive(Debug, Default)]
+struct InjectedDelay {
+    claims: usize,
+    estimates_us: Vec<f64>,
+}
+
+impl InjectedDelay {
+    fn checks(&self, experiments: usize) -> Vec<Check> {
+        let goal_us = f64::from(INJECTED_DELAY_NS) / 1e3;
+        let median = stats::median(&self.estimates_us).unwrap_or(f64::NAN);
+        vec![
+            Check::new(
+                &format!("an injected delay of {goal_us} us is claimed"),
+                &format!("{experiments} of {experiments}"),
+                format!("{} of {experiments}", self.claims),
+                self.claims == experiments,
+            ),
+            Check::new(
+                "its estimate (median)",
+                "within 10 %",
+                format!("{median:.2} us"),
+                (median / goal_us - 1.0).abs() <= 0.1,
+            ),
+        ]
+    }
 }
 
 /// What B'' against B came to.
@@ -130,4 +182,26 @@ impl Watch for NoProgress {
     fn begin(&mut self, _: &Header, _: usize, _: f64) {}
     fn trial(&mut self, _: &Trial, _: usize) {}
     fn block(&mut self, _: &[Trial], _: usize, _: f64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn injected_delay_must_be_claimed_and_estimated() {
+        let found = |claims, estimates: [f64; 3]| {
+            let found = InjectedDelay {
+                claims,
+                estimates_us: estimates.to_vec(),
+            };
+            found
+                .checks(3)
+                .iter()
+                .map(|check| check.passed)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found(3, [48.0, 51.0, 80.0]), [true, true]);
+        assert_eq!(found(2, [40.0, 44.0, 50.0]), [false, false]);
+    }
 }

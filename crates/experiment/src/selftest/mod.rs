@@ -38,7 +38,7 @@ impl Check {
 }
 
 /// The groups of checks, in the order they run.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "probe",
     "accounting",
     "generator",
@@ -47,6 +47,7 @@ pub const NAMES: [&str; 10] = [
     "environments",
     "neighbour",
     "resolution",
+    "claims",
     "aa",
     "aa-round-trips",
 ];
@@ -66,6 +67,7 @@ pub fn run(name: &str, quick: bool, stop: &AtomicBool) -> Result<Vec<Check>> {
         "environments" => environments::check(if quick { 5 } else { 20 }, stop),
         "neighbour" => neighbour::check(if quick { 10 } else { 40 }, stop),
         "resolution" => resolution::check(if quick { 10 } else { 20 }, stop),
+        "claims" => honesty::claims(if quick { 4 } else { 20 }, stop),
         "aa" => honesty::relay(if quick { 4 } else { 20 }, stop),
         "aa-round-trips" => honesty::round_trips(if quick { 2 } else { 20 }, stop),
         other => bail!("no check is called {other:?}"),

@@ -60,7 +60,7 @@ fn judge(quantity: &str, blocks: usize, share: Option<f64>) -> Check {
     Check {
         resolves_pct: pct.map(|pct| (quantity.to_owned(), pct)),
         ..Check::new(
-            &format!("{quantity}: resolves with {blocks} blocks"),
+            &format!("resolution in {quantity}, {blocks} blocks"),
             &format!("at most {MAX_PCT} %"),
             measured,
             pct.is_some_and(|pct| pct <= MAX_PCT),

@@ -94,7 +94,7 @@ impl Forwarder {
     fn take_in(&mut self, port: usize, now_ns: u64) {
         self.ports[port].receive(&mut self.received, BATCH);
         for frame in self.received.drain(..) {
-            match self.schedules[port].departure_ns(now_ns) {
+            match self.schedules[port].departure_ns(now_ns, frame.len()) {
                 Some(due_ns) => self.queues[1 - port].push(due_ns, frame),
                 None => self.free.push(frame),
             }

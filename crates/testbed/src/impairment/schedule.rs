@@ -1,8 +1,11 @@
-//! When each frame leaves, or that it is lost: from the seed, the direction and its number alone.
+//! When each frame leaves, or that it is lost: from the seed, the direction, its number and what waits before it.
 
 use splitmix::SplitMix64;
 
 use super::{Distribution, Impairment};
+
+/// How long frames wait for the capacity where the impairment does not say.
+const QUEUE_US: u32 = 50_000;
 
 /// The delays and losses of the frames of one direction.
 #[derive(Debug)]
@@ -11,6 +14,8 @@ pub(super) struct Schedule {
     random: SplitMix64,
     /// When the frame before leaves.
     last_ns: u64,
+    /// When the last frame that got capacity has been serialized.
+    idle_ns: u64,
 }
 
 impl Schedule {
@@ -20,16 +25,19 @@ impl Schedule {
             impairment,
             random: SplitMix64::new(seed),
             last_ns: 0,
+            idle_ns: 0,
         }
     }
 
-    /// When a frame that arrives at `now_ns` leaves; `None` when it is lost.
-    pub(super) fn departure_ns(&mut self, now_ns: u64) -> Option<u64> {
+    /// When a frame of `len` bytes that arrives at `now_ns` leaves; `None` when it is lost.
+    pub(super) fn departure_ns(&mut self, now_ns: u64, len: usize) -> Option<u64> {
+        let serialized_ns = self.serialize(now_ns, len);
         let lost = self.random.below(1_000_000) < u64::from(self.impairment.loss_ppm);
         let delay_us = f64::from(self.impairment.delay_us) + self.jitter_us();
         if lost {
             return None;
         }
+        let now_ns = serialized_ns?;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -41,6 +49,26 @@ impl Schedule {
             self.last_ns = due_ns;
         }
         Some(due_ns)
+    }
+
+    /// When the frame has passed the bottleneck; `None` where its queue is full.
+    fn serialize(&mut self, now_ns: u64, len: usize) -> Option<u64> {
+        let Impairment {
+            capacity_bps,
+            queue_us,
+            ..
+        } = self.impairment;
+        if capacity_bps == 0 {
+            return Some(now_ns);
+        }
+        let queue_us = if queue_us == 0 { QUEUE_US } else { queue_us };
+        let start_ns = self.idle_ns.max(now_ns);
+        if start_ns - now_ns > u64::from(queue_us) * 1000 {
+            return None;
+        }
+        // Below 2^64 for every frame: 2048 bytes are 16 384 bits.
+        self.idle_ns = start_ns + len as u64 * 8 * 1_000_000_000 / capacity_bps;
+        Some(self.idle_ns)
     }
 
     fn jitter_us(&mut self) -> f64 {
@@ -65,7 +93,7 @@ mod tests {
         let mut schedule = Schedule::new(impairment, 0);
         let arrivals = (0..frames).map(|n| n * 100_000);
         arrivals
-            .map(|now| schedule.departure_ns(now).map(|due| due - now))
+            .map(|now| schedule.departure_ns(now, 60).map(|due| due - now))
             .collect()
     }
 
@@ -76,6 +104,8 @@ mod tests {
         loss_ppm: 100_000,
         keep_order: false,
         seed: 7,
+        capacity_bps: 0,
+        queue_us: 0,
     };
 
     #[test]
@@ -86,7 +116,7 @@ mod tests {
             delays(Impairment { seed: 8, ..JITTER }, 100)
         );
         let (mut there, mut back) = (Schedule::new(JITTER, 0), Schedule::new(JITTER, 1));
-        assert_ne!(there.departure_ns(0), back.departure_ns(0));
+        assert_ne!(there.departure_ns(0, 60), back.departure_ns(0, 60));
     }
 
     #[test]
@@ -123,10 +153,30 @@ mod tests {
                 0,
             );
             let due: Vec<u64> = (0..1000)
-                .filter_map(|n| schedule.departure_ns(n * 1000))
+                .filter_map(|n| schedule.departure_ns(n * 1000, 60))
                 .collect();
             due.is_sorted()
         };
         assert!(arrivals(true) && !arrivals(false));
+    }
+
+    #[test]
+    fn capacity_serializes_frames_and_drops_beyond_its_queue() {
+        let mut schedule = Schedule::new(
+            Impairment {
+                capacity_bps: 10_000_000,
+                queue_us: 10_000,
+                delay_us: 1000,
+                ..Impairment::default()
+            },
+            0,
+        );
+        // 1250 bytes take 1 ms. Twelve at once: one is being sent, and one waits for each of 10 ms.
+        let burst: Vec<_> = (0..12).map(|_| schedule.departure_ns(0, 1250)).collect();
+        let expected = (0..11).map(|n| Some((n + 2) * 1_000_000));
+        assert_eq!(burst, expected.chain([None]).collect::<Vec<_>>());
+        // The link is idle from 11 ms on.
+        let later = schedule.departure_ns(20_000_000, 625);
+        assert_eq!(later, Some(21_500_000));
     }
 }

@@ -211,6 +211,11 @@ impl Arm {
     pub(super) fn lacks(&self, test: Test, load: &Load) -> Option<String> {
         let [first, last] = DATA_PORTS;
         let ports = u64::from(last - first) + 1;
+        let guest = Kind::find(self.env).is_some_and(|kind| kind.guest);
+        if load.path.is_some() && (self.link != LinkKind::Direct || guest) {
+            let what = "has a link of its own: only a direct link between namespaces has a path";
+            return Some(what.to_owned());
+        }
         match self.link {
             LinkKind::Published if !test.needs_server() => {
                 Some("publishes ports, and an echo request has none".to_owned())
@@ -286,6 +291,19 @@ mod tests {
         for (at, arm) in Arm::ALL.iter().enumerate() {
             let same = Arm::ALL.iter().position(|other| other.name == arm.name);
             assert_eq!(same, Some(at), "{}", arm.name);
+        }
+    }
+
+    #[test]
+    fn paths_are_of_direct_links_between_namespaces() {
+        let mut load = loads_of::<Load>("netbench-matrix").remove(0);
+        load.path = Some(toml::from_str("delay = '20ms'").unwrap());
+        let lacks = |arm: &str| Arm::find(arm).unwrap().lacks(Test::TcpRr, &load);
+        for arm in ["native/direct", "oci/direct", "iperf3", "unpinned"] {
+            assert_eq!(lacks(arm), None, "{arm}");
+        }
+        for arm in ["native/bridge", "vm/direct", "docker/bridge", "native/nic"] {
+            assert!(lacks(arm).unwrap().contains("direct link"), "{arm}");
         }
     }
 

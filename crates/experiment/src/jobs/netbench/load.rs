@@ -6,6 +6,7 @@ use netbench::{Spec, Test};
 use serde::Deserialize;
 use toml::Value;
 
+use super::path::Path;
 use crate::bench::JobTrialSpec;
 use crate::load::{JobLoad, JobMeasure, option_words};
 use crate::units::Span;
@@ -52,12 +53,14 @@ impl JobMeasure for Measure {
     }
 }
 
-/// A load of netbench: a test. Links are arms.
+/// A load of netbench: a test, and the path between the hosts. The kinds of links are arms.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Load {
     pub(super) measure: Option<Measure>,
     pub(super) duration: Span,
+    /// What the direct link between the hosts does to frames.
+    pub(super) path: Option<Path>,
     #[serde(default)]
     pub(super) options: BTreeMap<String, Value>,
 }
@@ -93,8 +96,9 @@ impl JobLoad for Load {
 
     fn label(&self) -> String {
         let measure = (self.measure == Some(Measure::Cpu)).then(|| "cpu".to_owned());
+        let path = self.path.iter().flat_map(Path::words);
         let words = measure.into_iter().chain(option_words(&self.options));
-        words.collect::<Vec<_>>().join(" ")
+        words.chain(path).collect::<Vec<_>>().join(" ")
     }
 
     fn duration(&self) -> Span {
@@ -120,6 +124,13 @@ pub(super) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         return Err(format!("{test} has no steady load to account for"));
     }
     check_options(load, test)?;
+    load.path.as_ref().map_or(Ok(()), Path::check)?;
+    if measure == Measure::Cpu && load.path.is_some() {
+        return Err(
+            "measure = \"cpu\" needs a path without capacity, delay or loss: the thread that makes these takes CPU, too"
+                .to_owned(),
+        );
+    }
     if measure == Measure::Cpu && load.rate().is_some() {
         return Err(
             "measure = \"cpu\" goes with no rate: who waits for a moment to send looks at the clock, and that is CPU that the \
@@ -230,6 +241,20 @@ mod tests {
         load.duration = "9ms".parse().unwrap();
         let why = check(&load, Measure::Exchange).unwrap_err();
         assert!(why.contains("10ms"), "{why}");
+    }
+
+    #[test]
+    fn path_is_part_of_the_label_and_checked() {
+        let mut load = loads_of::<Load>("netbench-matrix").remove(0);
+        load.options = toml::from_str("test = 'tcp_rr'").unwrap();
+        load.path = Some(toml::from_str("delay = '20ms'").unwrap());
+        assert_eq!(load.label(), "test=tcp_rr delay=20ms");
+        assert_eq!(check(&load, Measure::Exchange), Ok(()));
+        let error = check(&load, Measure::Cpu).unwrap_err();
+        assert!(error.contains("takes CPU"), "{error}");
+        load.path = Some(Path::default());
+        let error = check(&load, Measure::Exchange).unwrap_err();
+        assert!(error.contains("path needs"), "{error}");
     }
 
     #[test]

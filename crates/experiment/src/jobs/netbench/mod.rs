@@ -6,6 +6,7 @@ mod client_report;
 mod line;
 mod load;
 pub(crate) mod metric_names;
+mod path;
 mod program;
 mod remote;
 mod tool;
@@ -62,9 +63,13 @@ impl JobRequirements<Load> for NetbenchRequirements {
 
     fn applies(&self, arm: &str, load: &Load, measure: Measure) -> Result<(), Missing> {
         let lacks = match self.remote.contains_key(arm) {
-            true => measure
-                .sees_all_cpus()
-                .then(|| "is another machine, whose CPU is not seen from here".to_owned()),
+            true if measure.sees_all_cpus() => {
+                Some("is another machine, whose CPU is not seen from here".to_owned())
+            }
+            true => load
+                .path
+                .as_ref()
+                .map(|_| "is another machine: the path to it is the network's".to_owned()),
             false => TunedArm::find(arm)
                 .zip(load.test())
                 .and_then(|(found, test)| found.lacks(test, load)),

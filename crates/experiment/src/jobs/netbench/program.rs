@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use datapath::Missing;
 use netbench::Test;
 use probes::occupancy::OccupancyProbe;
-use testbed::{Bed, HostSpec, LinkKind, LinkSpec, Topology};
+use testbed::{Bed, HostSpec, Topology};
 
 use super::load::{Load, Measure, TrialSpec};
-use super::metric_names;
 use super::tool::PORT;
+use super::{metric_names, path};
 use crate::arms::{
     FOLDER, HERE, Place, Placeholder, ProgramArm, ProgramProcess, ProgramTerms, Values,
 };
@@ -120,7 +120,9 @@ pub(super) fn trial(
         topology.host.insert(name.to_owned(), host);
     }
     let ends = [CLIENT, SERVER];
-    topology.link.push(LinkSpec::new(LinkKind::Direct, &ends));
+    topology
+        .link
+        .push(path::link(spec.load.path.as_ref(), &ends));
     static TRIALS: AtomicU32 = AtomicU32::new(0);
     let number = TRIALS.fetch_add(1, Ordering::Relaxed);
     let bed = Bed::up(&topology, &format!("p{number}"))?;

@@ -63,7 +63,7 @@ impl Tool {
     pub(super) fn lacks(self, test: Test, load: &Load) -> Option<String> {
         let has = match self {
             Self::Lowroad => return None,
-            Self::Iperf3 => test == Test::TcpStream,
+            Self::Iperf3 => matches!(test, Test::TcpStream | Test::UdpStream),
             Self::Sockperf => matches!(test, Test::TcpRr | Test::UdpRr),
             Self::Netperf => matches!(test, Test::TcpRr | Test::UdpRr | Test::TcpStream),
         };
@@ -71,7 +71,7 @@ impl Tool {
         let size = message_size(test, load);
         if !has {
             Some(format!("has no {test}"))
-        } else if load.rate().is_some() {
+        } else if load.rate().is_some() && test != Test::UdpStream {
             Some("is measured in a closed loop alone".to_owned())
         } else if load.flows() > 1 {
             Some("is measured in one flow alone".to_owned())
@@ -79,6 +79,8 @@ impl Tool {
             Some("counts whole seconds".to_owned())
         } else if self == Self::Sockperf && size < Some(SOCKPERF_MIN_LEN) {
             Some(format!("has messages of {SOCKPERF_MIN_LEN} bytes and more"))
+        } else if test == Test::UdpStream && size.is_none() {
+            Some("has datagrams of another size by default: the load needs a size".to_owned())
         } else if self == Self::Iperf3 && size > Some(IPERF3_MAX_LEN) {
             Some(format!(
                 "writes no more than {IPERF3_MAX_LEN} bytes at once"
@@ -143,6 +145,10 @@ impl Tool {
                 command.args(["-O", "1"]);
                 if let Some(size) = size {
                     command.args(["-l", &size.to_string()]);
+                }
+                if let Some(rate) = request.load.rate() {
+                    let bits = rate * size.unwrap_or_default() * 8;
+                    command.args(["-u", "-b", &bits.to_string()]);
                 }
                 command
             }
@@ -239,6 +245,11 @@ fn iperf3(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
     outcome
         .values
         .insert(metric_names::goodput(test), rate / 1e6);
+    if test.measures_loss() {
+        let lost = said["end"]["sum"]["lost_percent"].as_f64();
+        let lost = lost.context("no share of what was lost")?;
+        outcome.values.insert(metric_names::loss(test), lost);
+    }
     Ok(())
 }
 
@@ -323,6 +334,10 @@ mod tests {
         assert!(lacks(&load, Tool::Netperf, Test::TcpRr).contains("one flow"));
         load.options = toml::from_str("test = 'tcp_stream'\nsize = 1048577").unwrap();
         assert!(lacks(&load, Tool::Iperf3, Test::TcpStream).contains("1048576 bytes"));
+        load.options = toml::from_str("test = 'udp_stream'\nrate = 1000").unwrap();
+        assert!(lacks(&load, Tool::Iperf3, Test::UdpStream).contains("needs a size"));
+        load.options = toml::from_str("test = 'udp_stream'\nrate = 1000\nsize = 1250").unwrap();
+        assert_eq!(lacks(&load, Tool::Iperf3, Test::UdpStream), "");
     }
 
     #[test]
@@ -369,6 +384,11 @@ mod tests {
                 "run 192.0.2.1:12866 --json",
             ),
             (Tool::Iperf3, "test = 'tcp_stream'\nsize = 256", "-l 256"),
+            (
+                Tool::Iperf3,
+                "test = 'udp_stream'\nrate = 1000\nsize = 1250",
+                "-l 1250 -u -b 10000000",
+            ),
             (Tool::Sockperf, "test = 'udp_rr'\nsize = 99", "-m 99"),
             (Tool::Netperf, "test = 'tcp_stream'\nsize = 256", "-m 256"),
             (Tool::Netperf, "test = 'tcp_rr'", "-r 1,1"),
@@ -398,6 +418,14 @@ mod tests {
         let said = r#"{"end": {"sum_received": {"bits_per_second": 2.5e9}}}"#;
         let read = values(Tool::Iperf3, Test::TcpStream, said);
         assert_eq!(read, [("tcp_stream_mbps".to_owned(), 2500.0)]);
+        let said =
+            r#"{"end": {"sum_received": {"bits_per_second": 1e7}, "sum": {"lost_percent": 0.5}}}"#;
+        let read = values(Tool::Iperf3, Test::UdpStream, said);
+        let expected = [
+            ("udp_stream_loss_pct".to_owned(), 0.5),
+            ("udp_stream_mbps".to_owned(), 10.0),
+        ];
+        assert_eq!(read, expected);
         let read = values(Tool::Netperf, Test::TcpRr, "20123.45,47,91\n");
         assert_eq!(read[2], ("transactions_per_s".to_owned(), 20_123.45));
         for (tool, said) in [

@@ -18,7 +18,7 @@ use super::arm::{Arm, nics};
 use super::client::ClientRun;
 use super::tool::{DATA_PORTS, PORT, TestRequest};
 use super::tuning::{TunedArm, Tuning};
-use super::{line, metric_names};
+use super::{line, metric_names, path};
 use crate::account::{accountant, idle as idle_usage, spent, watch};
 use crate::jobs::netbench::load::{Measure, TrialSpec};
 use crate::neighbour::Neighbour;
@@ -50,7 +50,7 @@ impl Stage {
         [client.cpus, _] = tuned.cpus();
         topology.host.insert(CLIENT.to_owned(), client);
         topology.host.insert(SERVER.to_owned(), server(tuned));
-        topology.link.push(link(arm)?);
+        topology.link.push(link(arm, spec.load.path.as_ref())?);
         let bed = Bed::up(&topology, &trial_name())?;
         let token = token(&folder);
         let request = request(&bed, arm, spec, &token)?;
@@ -250,12 +250,13 @@ fn neighbour(tuned: &TunedArm) -> Result<Option<Neighbour>> {
     cpu.map(|&cpu| Neighbour::start(cpu)).transpose()
 }
 
-fn link(arm: &Arm) -> Result<LinkSpec> {
+fn link(arm: &Arm, of_load: Option<&path::Path>) -> Result<LinkSpec> {
     let ends = [CLIENT, SERVER];
     let [first, last] = DATA_PORTS;
     Ok(match arm.link {
         LinkKind::Published => LinkSpec::published(&ends, &[PORT, first, last]),
         LinkKind::Nic => LinkSpec::nics(&ends, &nics()?),
+        LinkKind::Direct => path::link(of_load, &ends),
         kind => LinkSpec::new(kind, &ends),
     })
 }

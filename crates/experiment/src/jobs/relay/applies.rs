@@ -2,21 +2,30 @@
 
 use datapath::Missing;
 
-use super::{FLOOR, NULL_PROBE};
+use super::{BARE, DELAYED_FLOOR, NULL_PROBE};
 use crate::arms::ProgramArm;
 use crate::environment::NATIVE;
 use crate::jobs::relay::load::{Load, Measure, Scope};
 use crate::placement::Placement;
 
 /// Why `arm` does not run under `load` on a machine with this many CPUs.
-pub(super) fn applies(arm: &str, load: &Load, cpus: usize) -> Result<(), Missing> {
+pub(super) fn applies(
+    arm: &str,
+    load: &Load,
+    measure: Measure,
+    cpus: usize,
+) -> Result<(), Missing> {
     let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
     let one_copy = load.subscribers == 1;
     let application = load.scope == Scope::Application;
     match arm {
-        FLOOR | NULL_PROBE if !one_copy => refuse(
+        arm if BARE.contains(&arm) && !one_copy => refuse(
             "without a relay there is one copy only",
             "see the loads with N=1",
+        ),
+        DELAYED_FLOOR if measure != Measure::Delay => refuse(
+            "it adds a known delay, and nothing else that is measured",
+            "see the loads whose delay is measured",
         ),
         NULL_PROBE if !application => refuse(
             "probes that do not stamp have no delay to tell",
@@ -74,7 +83,7 @@ pub(super) fn applies_in(
     measure: Measure,
     placement: &Placement,
 ) -> Result<(), Missing> {
-    if SHARED_FILES.contains(&placement.environment) || [FLOOR, NULL_PROBE].contains(&arm) {
+    if SHARED_FILES.contains(&placement.environment) || BARE.contains(&arm) {
         return Ok(());
     }
     if placement.environment == CONTAINER_IN_GUEST {
@@ -108,7 +117,7 @@ fn has_work(load: &Load) -> bool {
 mod tests {
     use super::*;
     use crate::bench::JobBench as _;
-    use crate::jobs::relay::RelayBench;
+    use crate::jobs::relay::{FLOOR, RelayBench};
 
     fn load(subscribers: usize, scope: Scope) -> Load {
         Load {
@@ -119,10 +128,15 @@ mod tests {
 
     #[test]
     fn arms_run_where_they_mean_something() {
-        let stamps = |arm, n| applies(arm, &load(n, Scope::StampToStamp), 2).is_ok();
-        let application = |arm, cpus| applies(arm, &load(1, Scope::Application), cpus).is_ok();
+        let stamps =
+            |arm, n| applies(arm, &load(n, Scope::StampToStamp), Measure::Delay, 2).is_ok();
+        let application =
+            |arm, cpus| applies(arm, &load(1, Scope::Application), Measure::Delay, cpus).is_ok();
         assert!(stamps("xdp", 16) && stamps("busy", 16));
         assert!(stamps(FLOOR, 1) && !stamps(FLOOR, 4));
+        assert!(stamps(DELAYED_FLOOR, 1) && !stamps(DELAYED_FLOOR, 4));
+        let cpu = load(1, Scope::StampToStamp);
+        assert!(applies(DELAYED_FLOOR, &cpu, Measure::Cpu, 2).is_err());
         assert!(!stamps(NULL_PROBE, 1) && application(NULL_PROBE, 2));
         let work = |arm, text: &str| {
             let options = toml::from_str(text).unwrap();
@@ -130,7 +144,7 @@ mod tests {
                 options,
                 ..load(1, Scope::StampToStamp)
             };
-            applies(arm, &load, 2).is_ok()
+            applies(arm, &load, Measure::Delay, 2).is_ok()
         };
         assert!(work("xdp", "work = \"0us\"") && work("recv", "work = \"50us\""));
         assert!(!work("tc", "work = \"50us\"") && !work("xdp", "fec = { group = 10 }"));

@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use loadgen::{Amount, Backend, Load as Offered, Replay, SendReport, Timing};
 use probes::delay::{DelayConfig, DelayProbe, MatchKey, Report, StampFrom, Subscriber};
+use probes::disturb::{Disturbance, DisturbanceLink};
 use stats::Histogram;
 
 use super::application::Applications;
 use super::losses::Losses;
 use super::stage::{Layout, Stage};
-use super::{FLOOR, NULL_PROBE, RelayBench, media};
+use super::{BARE, DELAYED_FLOOR, FLOOR, INJECTED_DELAY_NS, NULL_PROBE, RelayBench, media};
 use crate::jobs::relay::load::{Load, LoadSource, Scope, TrialSpec};
 use crate::noise::Watch;
 use crate::outcome::Outcome;
@@ -27,13 +28,24 @@ pub(super) const DRAIN: Duration = Duration::from_millis(500);
 
 pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let stage = Stage::set(&Layout {
-        arm: if spec.arm == NULL_PROBE {
+        arm: if BARE.contains(&spec.arm) {
             FLOOR
         } else {
             spec.arm
         },
         ..bench.layout(spec)
     })?;
+    // Attached before the probe, it comes before it in the receiver's chain.
+    let _disturbance = match spec.arm {
+        DELAYED_FLOOR => {
+            let point = stage.receiver_point()?;
+            Some(DisturbanceLink::attach(
+                &point,
+                Disturbance::Delay(INJECTED_DELAY_NS),
+            )?)
+        }
+        _ => None,
+    };
     let outcome = on_stage(bench, &stage, spec)?;
     Ok((stage, outcome))
 }

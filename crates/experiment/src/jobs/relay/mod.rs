@@ -36,6 +36,12 @@ use crate::program::Lowroad;
 const FLOOR: &str = "floor";
 /// The floor, measured by probes that neither stamp nor match: what the probes themselves cost.
 const NULL_PROBE: &str = "null-probe";
+/// The floor, where each packet is delayed by [`INJECTED_DELAY_NS`] more: a difference of known size.
+pub(crate) const DELAYED_FLOOR: &str = "floor-50us";
+/// The injected delay of each packet, in nanoseconds.
+pub(crate) const INJECTED_DELAY_NS: u32 = 50_000;
+/// The arms without a relay.
+const BARE: [&str; 3] = [FLOOR, NULL_PROBE, DELAYED_FLOOR];
 
 /// What commands of programs that relay may refer to.
 const PLACEHOLDERS: &[Placeholder] = &[
@@ -150,7 +156,7 @@ impl JobBench for RelayBench {
     fn arms() -> Vec<&'static str> {
         let datapaths = relay::datapaths();
         let datapaths = datapaths.iter().map(|datapath| datapath.name());
-        datapaths.chain([FLOOR, NULL_PROBE]).collect()
+        datapaths.chain(BARE).collect()
     }
 
     fn runs_lowroad(arm: &str) -> bool {

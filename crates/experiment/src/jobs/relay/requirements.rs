@@ -7,7 +7,7 @@ use anyhow::Result;
 use datapath::Missing;
 
 use super::stage::{RelayConfig, config};
-use super::{FLOOR, NULL_PROBE, applies, media};
+use super::{BARE, applies, media};
 use crate::arms::ProgramArm;
 use crate::bench::{BuildCheck, JobRequirements};
 use crate::jobs::relay::load::{Load, LoadSource, Measure};
@@ -28,7 +28,7 @@ impl RelayRequirements {
 
 impl JobRequirements<Load> for RelayRequirements {
     fn check(&self, arm: &str) -> Result<(), Missing> {
-        if arm == FLOOR || arm == NULL_PROBE {
+        if BARE.contains(&arm) {
             return Ok(());
         }
         match relay::datapaths().iter().find(|path| path.name() == arm) {
@@ -54,8 +54,8 @@ impl JobRequirements<Load> for RelayRequirements {
         }
     }
 
-    fn applies(&self, arm: &str, load: &Load, _measure: Measure) -> Result<(), Missing> {
-        applies::applies(arm, load, self.cpus)
+    fn applies(&self, arm: &str, load: &Load, measure: Measure) -> Result<(), Missing> {
+        applies::applies(arm, load, measure, self.cpus)
     }
 
     fn program_applies(
@@ -92,7 +92,7 @@ impl JobRequirements<Load> for RelayRequirements {
 
     fn datapath<'a>(&self, arm: &'a str) -> Result<Option<&'a str>, Missing> {
         // Without a relay there is no datapath.
-        Ok(Some(arm).filter(|arm| ![FLOOR, NULL_PROBE].contains(arm)))
+        Ok(Some(arm).filter(|arm| !BARE.contains(arm)))
     }
 
     fn applies_in(

@@ -1,0 +1,3 @@
+//! `lowroad demo`.
+
+mod exclusive;

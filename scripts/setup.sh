@@ -12,7 +12,7 @@ packages_to() {
 		echo libdpdk-dev
 		echo inotify-tools bindfs python3-flask
 		echo fio python3-lmdb mariadb-server-core mariadb-client-core
-		echo iperf3 sockperf podman
+		echo iperf3 nuttcp sockperf podman
 		# Often installed from elsewhere, and then not to be replaced.
 		command -v dockerd >/dev/null || echo docker.io
 		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user

@@ -49,6 +49,8 @@ fn block_of(text: &str, arms: &str) -> Option<Vec<Value>> {
 /// The metrics that a load's trials have, each above 0.
 fn expected(load: &str) -> Vec<String> {
     let (_, test) = load.rsplit_once("test=").unwrap();
+    // A path comes after it.
+    let test = test.split(' ').next().unwrap();
     match (load.starts_with("cpu"), test) {
         (true, "tcp_stream") => vec!["cpu_s_per_gbit".to_owned()],
         (true, _) => vec!["cpu_ns_per_transaction".to_owned()],
@@ -69,15 +71,17 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
         }
         assert!(!flags.contains("failed"), "{trial}");
         let values = trial["values"].as_object().unwrap();
-        for metric in expected(load) {
+        let arm = trial["arm"].as_str().unwrap();
+        // ping waits between its requests.
+        let measures = |metric: &String| arm != "ping" || metric != "transactions_per_s";
+        for metric in expected(load).into_iter().filter(measures) {
             let value = values[&metric].as_f64();
             // CPU time is a difference of two windows: beside others, whom the flags name, it may be below 0.
             let beside_others = load.starts_with("cpu") && flags != "[]";
             let measured = value > Some(0.0) || (beside_others && value.is_some());
             assert!(measured, "{metric}: {trial}");
         }
-        let arm = trial["arm"].as_str().unwrap();
-        let own = !["iperf3", "sockperf", "netperf"].contains(&arm);
+        let own = !["iperf3", "sockperf", "netperf", "nuttcp", "ping"].contains(&arm);
         if own && load.contains("rr") && !load.starts_with("cpu") {
             assert!(trial["histograms"]["rtt"].is_object(), "{trial}");
             // Of few transactions there is none.
@@ -426,4 +430,51 @@ fn trials_beside_busy_process_are_flagged() {
 #[ignore = "every load of the experiment"]
 fn every_trial_beside_a_busy_process_is_flagged_for_it() {
     neighbours_are_flagged(&[0, 1, 2]);
+}
+
+#[test]
+fn paths_have_their_capacity_and_delay() {
+    let text = shipped("netbench-path", &[0, 2, 5], |_| "500ms");
+    let Some(record) = block_of(&text, "lowroad") else {
+        return;
+    };
+    check(&record);
+    let value = |trial: &Value, metric: &str| trial["values"][metric].as_f64().unwrap();
+    for trial in &record[1..] {
+        let load = trial["load"].as_str().unwrap();
+        if load.contains("icmp") {
+            assert!(value(trial, "icmp_us_p50") >= 40_000.0, "{trial}");
+        } else {
+            // 9.6 of them are payload. What waited for the thread of the path comes a little later, all at once.
+            let metric = expected(load).remove(0);
+            assert!(value(trial, &metric) < 12.0, "{trial}");
+        }
+        if load.contains("udp_stream") {
+            // Twice the capacity is offered.
+            assert!(value(trial, "udp_stream_loss_pct") > 25.0, "{trial}");
+        }
+    }
+    assert_eq!(record.len(), 1 + 3 * 3);
+}
+
+#[test]
+#[ignore = "needs iperf3, nuttcp and sockperf"]
+fn other_tools_are_measured_on_the_same_paths() {
+    let text = shipped("netbench-path", &[], |_| "1s");
+    let Some(record) = block_of(&text, "") else {
+        return;
+    };
+    let ran = check(&record);
+    for (arm, load) in [
+        (
+            "iperf3",
+            "rate=2000 size=1250 test=udp_stream capacity=10mbps",
+        ),
+        ("nuttcp", "size=131072 test=tcp_stream capacity=500mbps"),
+        ("sockperf", "size=14 test=udp_rr delay=20ms"),
+        ("ping", "test=icmp delay=20ms"),
+    ] {
+        let cell = (arm.to_owned(), load.to_owned());
+        assert!(ran.contains(&cell), "{arm} {load}");
+    }
 }

@@ -137,10 +137,11 @@ fn agree(contents: &Contents, frames: &Frames, options: &Options, batches: &[usi
         layout4: options.layout4,
         ..cpu::Options::default()
     };
+    // Building the tables takes longer than using them: all functions share them.
+    let tables = Tables::setup(contents.clone(), &ours).unwrap();
+    let gpu = Gpu::setup(contents.clone(), options).unwrap();
     for function in Function::ALL {
-        let tables = Tables::setup(contents.clone(), &ours).unwrap();
         let wanted = decide(tables.processor(function).unwrap(), frames, 256);
-        let gpu = Gpu::setup(contents.clone(), options).unwrap();
         for batch in batches {
             let got = decide(gpu.processor(function).unwrap(), frames, *batch);
             let same = got == wanted;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use netbench::client::{self, Session, Target};
+use netbench::client::{self, Target};
 use netbench::server::{Limits, Server, Settings};
 use netbench::{Direction, Outcome, Source, Spec, Test};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -49,7 +49,10 @@ struct Impairments {
     swapped: u64,
 }
 
-/// The headers of long TCP segments in one direction: those of a stream's data.
+/// Ports of a client's flows, as it was asked for.
+const CLIENT_PORTS: std::ops::RangeInclusive<u16> = 40_000..=40_001;
+
+/// The headers of the long TCP segments of these flows in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Segments {
     dscp: BTreeSet<u8>,
@@ -61,11 +64,18 @@ struct Segments {
 impl Segments {
     fn note(&mut self, packet: &[u8]) {
         let tcp = usize::from(packet[0] & 0xf) * 4;
+        let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+        let [source, destination] = [port(tcp), port(tcp + 2)];
+        if ![source, destination]
+            .iter()
+            .any(|port| CLIENT_PORTS.contains(port))
+        {
+            return;
+        }
         let payload = tcp + usize::from(packet[tcp + 12] >> 4) * 4;
         self.dscp.insert(packet[1] >> 2);
-        let port = u16::from_be_bytes([packet[tcp], packet[tcp + 1]]);
         let address = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
-        self.sources.insert((address, port));
+        self.sources.insert((address, source));
         self.longest = self.longest.max(packet.len() - payload);
     }
 }
@@ -398,7 +408,7 @@ fn options_of_connections_show_in_their_headers() {
     let source = Source {
         address: Some(NEAR_SECOND.into()),
         device: Some("path".to_owned()),
-        port: Some(40_000),
+        port: Some(*CLIENT_PORTS.start()),
     };
     for direction in [Direction::Up, Direction::Down] {
         let mut path = Path::new("options", Rules::default());
@@ -410,8 +420,8 @@ fn options_of_connections_show_in_their_headers() {
         let [up, down] = path.stop_forwarder().map(|lane| lane.segments);
         let data = match direction {
             Direction::Up => {
-                let ports = [(NEAR_SECOND, 40_000), (NEAR_SECOND, 40_001)];
-                assert_eq!(up.sources, BTreeSet::from(ports));
+                let flows = CLIENT_PORTS.map(|port| (NEAR_SECOND, port));
+                assert_eq!(up.sources, flows.collect());
                 up
             }
             Direction::Down => down,
@@ -419,12 +429,11 @@ fn options_of_connections_show_in_their_headers() {
         assert_eq!(data.dscp, BTreeSet::from([46]), "{direction:?}");
         // Options of each segment may take a part of it.
         assert!((600..=700).contains(&data.longest), "{data:?}");
-        let tcp = outcome
-            .near
-            .tcp
-            .as_ref()
-            .or(outcome.far.as_ref().and_then(|far| far.tcp.as_ref()));
-        assert_eq!(tcp.unwrap().congestion, "reno");
+        let sender = match direction {
+            Direction::Up => &outcome.near,
+            Direction::Down => outcome.far.as_ref().unwrap(),
+        };
+        assert_eq!(sender.tcp.as_ref().unwrap().congestion, "reno");
         // Two flows at 8 Mbit/s of whole segments; the first segments leave at once.
         let rate = outcome.transfer.unwrap().bits_per_s;
         assert!(rate < 20_000_000.0, "{rate}: {outcome:?}");

@@ -196,7 +196,7 @@ fn too_long() -> Vec<u8> {
 #[test]
 fn other_servers_are_recognised() {
     let to = |target: &str| error_of(Session::open(target, None));
-    assert!(to(&something(b"SSH-2.0-OpenSSH_9.2\r\n")).contains("no netbench server"));
+    assert!(to(&something(b"SSH-2.0-OpenSSH_9.2\r\n")).contains("not a netbench server"));
     assert!(to(&something(b"lrnb\r\n\x63\0")).contains("speaks version 99"));
     assert!(to(&something(too_long())).contains("is gone"));
     let closed = TcpListener::bind("127.0.0.1:0")
@@ -205,7 +205,7 @@ fn other_servers_are_recognised() {
         .unwrap();
     assert!(to(&closed.to_string()).contains("refused"));
     assert!(to("no-such-host.invalid").contains("no-such-host.invalid"));
-    assert!(to("host:port:9").contains("is no address"));
+    assert!(to("host:port:9").contains("is not an address"));
 }
 
 #[test]

@@ -87,9 +87,12 @@ impl Rig {
         network.router.run("ip addr add 10.9.0.1/24 dev eth9");
         client.run("ip addr add 10.9.0.2/24 dev eth0");
         client.run("ip route add default via 10.9.0.1");
+        // A neighbour that has to be resolved first lets a short queue wait, and drops what is beyond it.
+        client.run("ping -c 1 -w 10 10.9.0.1");
         takes_frames(&client);
         for (n, neighbour) in (1..).zip(&network.neighbours) {
             takes_frames(neighbour);
+            network.router.run(&format!("ping -c 1 -w 10 10.{n}.0.2"));
             neighbour.run(&format!("ip addr add {TO}/32 dev lo"));
             neighbour.run(&format!("ip route add default via 10.{n}.0.1"));
         }

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Runs a command of this repository on a fresh Debian 12, to show that it sets up all that it needs:
+# sudo scripts/fresh-debian.sh ./demo --out /results/demo
+# debootstrap makes the system in a folder that is removed afterwards. It has the last commit in /lowroad, this machine's
+# kernel and network, and target/fresh-debian as /results.
+set -eu
+cd "$(dirname "$0")/.."
+if [ "$(id -u)" != 0 ]; then
+	echo "needs root: sudo $0 $*" >&2
+	exit 3
+fi
+for program in debootstrap git unshare; do
+	if ! command -v "$program" >/dev/null; then
+		echo "needs $program: apt-get install debootstrap git util-linux" >&2
+		exit 3
+	fi
+done
+if [ $# = 0 ]; then
+	echo "which command? for example: $0 ./demo --out /results/demo" >&2
+	exit 2
+fi
+results=$PWD/target/fresh-debian
+mkdir -p "$results"
+system=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
+# --one-file-system: nothing that is still mounted below is entered.
+trap 'rm -rf --one-file-system "$system"' EXIT
+debootstrap --variant=minbase --include=ca-certificates bookworm "$system" >&2
+mkdir "$system/lowroad" "$system/results"
+git archive HEAD | tar -x -C "$system/lowroad"
+# Certificates of a proxy that this machine trusts, and how names are resolved.
+cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+	cp -L /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/"
+fi
+# The mounts are those of a namespace that ends with the command.
+# shellcheck disable=SC2016 # expanded by the inner shell
+unshare --mount --propagation private sh -euc '
+	system=$1 results=$2
+	shift 2
+	mount -t proc proc "$system/proc"
+	mount --rbind /sys "$system/sys"
+	mount --rbind /dev "$system/dev"
+	mount -t tmpfs tmpfs "$system/run"
+	mount --bind "$results" "$system/results"
+	cd "$system/lowroad"
+	exec env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		chroot "$system" sh -c "cd /lowroad && exec \"\$@\"" sh "$@"
+' sh "$system" "$results" "$@"

@@ -55,14 +55,14 @@ def test_another_library_that_meets_the_error_has_its_words(capture: Path) -> No
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"idle_timeout": "5"}, 'idle_timeout: "5" is no duration; write 250ms, 30s or 5m'),
+        ({"idle_timeout": "5"}, 'idle_timeout: "5" is not a duration; write 250ms, 30s or 5m'),
         ({"idle_timeout": -1.0}, "idle_timeout: "),
         ({"idle_timeout": datetime.timedelta(seconds=-1)}, "idle_timeout: "),
         ({"splt": 33}, "splt: 33 is not within 0 and 32"),
         ({"max_flows": 0}, "max_flows: 0 is not within 1 and 4294967295"),
         ({"early": 0}, "early: 0 is not within 1 and "),
         ({"filter": "tcp and"}, "filter: "),
-        ({"sample": "2/1"}, 'sample: "2/1" is no rate; write 1/100, or 1/1 for all'),
+        ({"sample": "2/1"}, 'sample: "2/1" is not a rate; write 1/100, or 1/1 for all'),
         ({"sample": "1/2", "sample_flows": "1/2"}, "sample_flows: sample and "),
         ({"tiers": [("tcp and", "1/10")]}, 'tiers: "tcp and": '),
         ({"threads": 0}, "threads: 0 is not within 1 and 256"),

@@ -38,7 +38,7 @@ impl Text {
         help: &'static str,
         kind: &'static str,
     ) -> &mut Family {
-        debug_assert!(is_name(name), "{name} is no metric name");
+        debug_assert!(is_name(name), "{name} is not a metric name");
         let known = self.families.iter().position(|family| family.name == name);
         let at = known.unwrap_or_else(|| {
             self.families.push(Family {
@@ -60,7 +60,7 @@ impl Family {
     pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         self.samples.push_str(self.name);
         for (index, (label, text)) in labels.iter().enumerate() {
-            debug_assert!(is_name(label), "{label} is no label name");
+            debug_assert!(is_name(label), "{label} is not a label name");
             self.samples.push(if index == 0 { '{' } else { ',' });
             let _ = write!(self.samples, "{label}=\"{}\"", LabelValue(text, true));
         }

@@ -23,7 +23,7 @@ impl RemoteHost {
         match self.agent.strip_prefix(SCHEME) {
             Some(at) if !at.is_empty() && !at.contains(['/', ' ']) => Ok(()),
             _ => Err(format!(
-                "agent = {:?} is no server: write {SCHEME}HOST:PORT",
+                "agent = {:?} is not a server: write {SCHEME}HOST:PORT",
                 self.agent
             )),
         }

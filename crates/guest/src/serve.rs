@@ -255,7 +255,7 @@ fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
 fn clear(named: &[u8]) -> io::Result<()> {
     const ALL_PROCESSES: Pid = Pid::from_raw(-1);
     if std::os::unix::process::parent_id() != 1 || !init::is_first() {
-        return Err(io::Error::other("this is no guest"));
+        return Err(io::Error::other("this is not a guest"));
     }
     match kill(ALL_PROCESSES, Signal::SIGKILL) {
         // There is nobody.
@@ -461,7 +461,11 @@ mod tests {
         host.send(Kind::Input, 3, []);
         assert_eq!(host.next().kind, Kind::Failed);
         host.send(Kind::Clear, 4, []);
-        assert_eq!(host.next().kind, Kind::Failed, "this machine is no guest");
+        assert_eq!(
+            host.next().kind,
+            Kind::Failed,
+            "this machine is not a guest"
+        );
         host.send(Kind::Get, 5, *b"/no/such/file");
         assert_eq!(host.next().kind, Kind::Failed);
         host.send(Kind::Ping, 9, *b"?");

@@ -37,7 +37,7 @@ pub fn peer_delivery(ifindex: u32) -> Result<PeerDelivery, Error> {
     let end = match (link.kind.as_deref(), link.link, link.link_namespace) {
         (Some("veth"), Some(index), Some(namespace)) => (index, namespace),
         _ => {
-            let why = "is no veth whose other end is in another network namespace";
+            let why = "is not a veth whose other end is in another network namespace";
             return Ok(PeerDelivery::Through(format!("{} {why}", link.name)));
         }
     };

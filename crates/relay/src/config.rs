@@ -187,7 +187,10 @@ mod tests {
                 "to = \"192.0.2.4:1\"\nfrmo = \"192.0.2.1:5\"",
                 "did you mean \"from\"?",
             ),
-            ("to = \"192.0.2.4:1\"\nexpires = \"soon\"", "is no duration"),
+            (
+                "to = \"192.0.2.4:1\"\nexpires = \"soon\"",
+                "is not a duration",
+            ),
         ] {
             let message = subscriber(more);
             assert!(message.contains(expected), "{more}: {message}");

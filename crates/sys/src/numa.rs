@@ -81,7 +81,10 @@ pub fn device_node(sysfs: &Path, interface: &str) -> Option<u32> {
 fn cpus(file: &Path) -> io::Result<Vec<u32>> {
     let list = fs::read_to_string(file)?;
     parse_cpus(list.trim()).ok_or_else(|| {
-        let what = format!("{} says {list:?}, which is no list of CPUs", file.display());
+        let what = format!(
+            "{} says {list:?}, which is not a list of CPUs",
+            file.display()
+        );
         io::Error::new(io::ErrorKind::InvalidData, what)
     })
 }

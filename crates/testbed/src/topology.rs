@@ -290,7 +290,7 @@ impl FromStr for Subnet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no network: write 10.1.0.0/24 or fd00::/64");
+        let bad = || format!("{text:?} is not a network: write 10.1.0.0/24 or fd00::/64");
         let (address, prefix_len) = text.split_once('/').ok_or_else(bad)?;
         let subnet = Self {
             address: address.parse().map_err(|_| bad())?,
@@ -408,7 +408,7 @@ mod tests {
             ),
             ("tso = false", "tso = true", "needs tx-checksum"),
             ("queues = 2", "queues = 0", "at least 1"),
-            ("192.0.2.0/24", "192.0.2.1/24", "no network"),
+            ("192.0.2.0/24", "192.0.2.1/24", "not a network"),
             ("192.0.2.0/24", "fd00::/64", "other family"),
             ("192.0.2.0/24", "192.0.2.0/30", "too small"),
             ("host.sender", "host.Sender", "names have"),

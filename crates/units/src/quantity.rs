@@ -32,7 +32,7 @@ impl FromStr for Pps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no rate; write 800pps, 50kpps or 1.5Mpps");
+        let wrong = || format!("\"{text}\" is not a rate; write 800pps, 50kpps or 1.5Mpps");
         let number = text.strip_suffix("pps").ok_or_else(wrong)?;
         let (number, unit) = match number.char_indices().last() {
             Some((at, 'k')) => (&number[..at], 1_000),
@@ -81,7 +81,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no duration; write 250ms, 30s or 5m");
+        let wrong = || format!("\"{text}\" is not a duration; write 250ms, 30s or 5m");
         let letters = text
             .find(|c: char| c.is_ascii_alphabetic())
             .ok_or_else(wrong)?;
@@ -104,7 +104,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no size; write 100MB, 256MiB or 1GiB");
+        let wrong = || format!("\"{text}\" is not a size; write 100MB, 256MiB or 1GiB");
         let letters = text.find(|c: char| c.is_ascii_alphabetic());
         let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
         let unit: u64 = match unit {

@@ -51,7 +51,7 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is no rate; write 1/100, or 1/1 for all");
+        let wrong = || format!("\"{text}\" is not a rate; write 1/100, or 1/1 for all");
         let (kept, of) = text.split_once('/').ok_or_else(wrong)?;
         let number = |text: &str| text.parse().map_err(|_| wrong());
         let (kept, of) = (number(kept)?, number(of)?);

@@ -377,7 +377,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
         "--reverse means nothing",
         2,
     );
-    refused(&["run", "a:b:c"], "is no address", 2);
+    refused(&["run", "a:b:c"], "is not an address", 2);
     refused(&["run", "127.0.0.1:1"], "127.0.0.1:1", 1);
     let (_full, busy) = serve(&["--clients", "0"]);
     refused(&["run", &busy], "as many clients as the server takes", 1);

@@ -189,7 +189,7 @@ fn a_check_that_cannot_be_is_refused() {
     let capture = ["replicate", "capture", "--tree", "tree", "--to", "log"];
     for (more, said) in [
         (&["--check", "10ms"][..], "a round takes 1s at least"),
-        (&["--check", "often"], "no duration"),
+        (&["--check", "often"], "not a duration"),
     ] {
         let asked = [&capture[..], more].concat();
         let output = lowroad(&asked, folder.path());

@@ -148,7 +148,7 @@ fn check_hop<E: Entry>(entry: E, section: &'static str) -> Result<E, Error> {
     if entry == E::ESCAPE || entry.code() > NextHop::MAX {
         return Err(Error::content(
             section,
-            "holds a number that is no next hop",
+            "holds a number that is not a next hop",
         ));
     }
     Ok(entry)

@@ -67,13 +67,13 @@ pub enum Error {
     Invalid(#[from] Invalid),
     #[error("{target}: {cause}")]
     Unreachable { target: String, cause: io::Error },
-    #[error("{0} is no address: write HOST or HOST:PORT")]
+    #[error("{0} is not an address: write HOST or HOST:PORT")]
     Target(String),
     #[error("{0} is a link-local address: name its device as well, as fe80::1%eth0 does")]
     NoScope(String),
     #[error("{target}: this machine has no device {device}")]
     NoDevice { target: String, device: String },
-    #[error("{0} is no netbench server: start one there with `lowroad netbench serve`")]
+    #[error("{0} is not a netbench server: start one there with `lowroad netbench serve`")]
     Stranger(String),
     #[error(
         "{target} speaks version {theirs} of the protocol, this is version {VERSION}: use the same lowroad at both ends"

@@ -19,7 +19,7 @@ fn agent_of(named: Option<PathBuf>, own: &Path) -> Result<PathBuf, Missing> {
         return match named.is_file() {
             true => Ok(named),
             false => Err(Missing::new(
-                format!("LOWROAD_AGENT: {} is no file", named.display()),
+                format!("LOWROAD_AGENT: {} is not a file", named.display()),
                 "cargo xtask agent, and leave it unset",
             )),
         };
@@ -64,6 +64,6 @@ mod tests {
         let named = agent_of(Some(at("elsewhere")), &own).unwrap();
         assert_eq!(named, at("elsewhere"));
         let wrong = agent_of(Some(at("nowhere")), &own).unwrap_err();
-        assert!(wrong.what.contains("nowhere is no file"), "{wrong}");
+        assert!(wrong.what.contains("nowhere is not a file"), "{wrong}");
     }
 }

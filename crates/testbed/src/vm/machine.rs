@@ -102,7 +102,7 @@ impl Machine {
             .spawn(program.command())
             .map_err(|error| failed(&error))?;
         let (Some(to), Some(from)) = (qemu.stdin(), qemu.stdout()) else {
-            return Err(failed(&"its serial port is no pipe"));
+            return Err(failed(&"its serial port is not a pipe"));
         };
         let agent = Agent::open("a virtual machine", to, from);
         let agent = agent.map_err(|error| failed(&error))?;

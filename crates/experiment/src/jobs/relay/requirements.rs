@@ -34,7 +34,7 @@ impl JobRequirements<Load> for RelayRequirements {
         match relay::datapaths().iter().find(|path| path.name() == arm) {
             Some(datapath) => datapath.check(),
             None => Err(Missing::new(
-                format!("{arm:?} is no datapath of relay"),
+                format!("{arm:?} is not a datapath of relay"),
                 "lowroad doctor lists the datapaths",
             )),
         }

@@ -66,7 +66,7 @@ impl Service {
         let lines = said.lines().rev();
         let mut objects = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let found = objects.find_map(|mut object| Some(object.get_mut(what)?.take()));
-        found.with_context(|| format!("{:?} says nothing of {what}", self.folder))
+        found.with_context(|| format!("{:?} has nothing about {what}", self.folder))
     }
 
     /// Ends it as a user would, and returns its account.

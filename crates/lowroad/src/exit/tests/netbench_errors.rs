@@ -31,11 +31,11 @@ fn client_and_server_errors() {
         ),
         (
             Error::Target(target.clone()).into(),
-            input("box is no address: write HOST or HOST:PORT"),
+            input("box is not an address: write HOST or HOST:PORT"),
         ),
         (
             Error::Stranger(target.clone()).into(),
-            input("box is no netbench server: start one there with `lowroad netbench serve`"),
+            input("box is not a netbench server: start one there with `lowroad netbench serve`"),
         ),
         (
             Error::Version {

@@ -200,7 +200,7 @@ fn next_hop(number: u16, section: &'static str) -> Result<u16, Error> {
     if number > NextHop::MAX {
         return Err(Error::content(
             section,
-            "holds a number that is no next hop",
+            "holds a number that is not a next hop",
         ));
     }
     Ok(number)

@@ -197,7 +197,7 @@ fn what_is_wrong_with_bounds_is_said_with_its_line() {
         ),
         (
             format!("{CAPTURE}bounded = \"64K\"\ncgroup = \"none\"\n"),
-            "r.toml:4: \"64K\" is no size; write 100MB, 256MiB or 1GiB",
+            "r.toml:4: \"64K\" is not a size; write 100MB, 256MiB or 1GiB",
         ),
         (
             format!("{CAPTURE}bounded = \"64KiB\"\ncgroup = \"none\"\n"),
@@ -221,7 +221,7 @@ fn what_is_wrong_with_bounds_is_said_with_its_line() {
         ),
         (
             format!("{CAPTURE}rate_limit = \"0B\"\n"),
-            "r.toml:4: \"0B\" is no size; write 100MB, 256MiB or 1GiB",
+            "r.toml:4: \"0B\" is not a size; write 100MB, 256MiB or 1GiB",
         ),
     ] {
         let said = rig.complaint(&text);

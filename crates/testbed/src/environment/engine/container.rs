@@ -242,7 +242,7 @@ impl Instance {
         let mut instance = Self::start(engine, shape, at, image, file)?;
         let attached = &mut instance.attached;
         let (Some(to), Some(from)) = (attached.stdin.take(), attached.stdout.take()) else {
-            return Err("its streams are no pipes".to_owned());
+            return Err("its streams are not pipes".to_owned());
         };
         let agent = Agent::open(engine.container, to, from).map_err(text)?;
         while agent.hello(TICK).is_none() {
@@ -297,7 +297,7 @@ impl Instance {
         let said = self.engine.ask(&state)?;
         let process = said
             .parse()
-            .map_err(|_| format!("{said:?} is no process"))?;
+            .map_err(|_| format!("{said:?} is not a process number"))?;
         match holds(process) {
             true => Ok(process),
             false => Err(ELSEWHERE.to_owned()),
@@ -341,7 +341,7 @@ impl Inspection {
         let (process, image, runs) = (words.next(), words.next(), words.next());
         let process = process.and_then(|process| process.parse().ok());
         let (Some(process), Some(image), Some(runs)) = (process, image, runs) else {
-            return Err(format!("{said:?} is no container's state"));
+            return Err(format!("{said:?} is not the state of a container"));
         };
         Ok(runs.contains(guest::HOLD).then(|| Self {
             name: name.to_owned(),

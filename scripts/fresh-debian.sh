@@ -2,7 +2,8 @@
 # Runs a command of this repository on a fresh Debian 12, to show that it sets up all that it needs:
 # sudo scripts/fresh-debian.sh ./demo --out /results/demo
 # debootstrap makes the system in a folder that is removed afterwards. It has the last commit in /lowroad, this machine's
-# kernel and network, and target/fresh-debian as /results.
+# kernel and network, and target/fresh-debian as /results. With --rust as the first word it also has this machine's Rust, for
+# where rustup's server cannot be reached.
 set -eu
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then
@@ -15,6 +16,11 @@ for program in debootstrap git unshare; do
 		exit 3
 	fi
 done
+rust=
+if [ "${1:-}" = --rust ]; then
+	rust=$HOME
+	shift
+fi
 if [ $# = 0 ]; then
 	echo "which command? for example: $0 ./demo --out /results/demo" >&2
 	exit 2
@@ -35,14 +41,17 @@ fi
 # The mounts are those of a namespace that ends with the command.
 # shellcheck disable=SC2016 # expanded by the inner shell
 unshare --mount --propagation private sh -euc '
-	system=$1 results=$2
-	shift 2
+	system=$1 results=$2 rust=$3
+	shift 3
 	mount -t proc proc "$system/proc"
 	mount --rbind /sys "$system/sys"
 	mount --rbind /dev "$system/dev"
 	mount -t tmpfs tmpfs "$system/run"
 	mount --bind "$results" "$system/results"
-	cd "$system/lowroad"
+	for folder in ${rust:+.cargo .rustup}; do
+		mkdir -p "$system/root/$folder"
+		mount --bind "$rust/$folder" "$system/root/$folder"
+	done
 	exec env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 		chroot "$system" sh -c "cd /lowroad && exec \"\$@\"" sh "$@"
-' sh "$system" "$results" "$@"
+' sh "$system" "$results" "$rust" "$@"

@@ -43,6 +43,8 @@ fi
 unshare --mount --propagation private sh -euc '
 	system=$1 results=$2 rust=$3
 	shift 3
+	# The root has to be a mount of its own: test beds change how mounts below it propagate.
+	mount --bind "$system" "$system"
 	mount -t proc proc "$system/proc"
 	mount --rbind /sys "$system/sys"
 	mount --rbind /dev "$system/dev"
@@ -52,6 +54,9 @@ unshare --mount --propagation private sh -euc '
 		mkdir -p "$system/root/$folder"
 		mount --bind "$rust/$folder" "$system/root/$folder"
 	done
+	cd "$system"
+	pivot_root . mnt
+	umount -l mnt
 	exec env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-		chroot "$system" sh -c "cd /lowroad && exec \"\$@\"" sh "$@"
+		chroot . sh -c "cd /lowroad && exec \"\$@\"" sh "$@"
 ' sh "$system" "$results" "$rust" "$@"

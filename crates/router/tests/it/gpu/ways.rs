@@ -12,35 +12,16 @@ use router::gpu::{Copy, Error, Gpu, Launching, Options, Schedule, Width};
 
 use super::{able, agree, contents, decide, device, frames};
 
-/// Each schedule and each width of results once.
-fn each() -> Vec<(Schedule, Width)> {
-    let schedules = Schedule::ALL.into_iter().cycle();
-    schedules.zip(Width::ALL).collect()
-}
-
-/// Each schedule with each width of results.
-fn all() -> Vec<(Schedule, Width)> {
-    let schedules = Schedule::ALL.into_iter();
-    let pairs = schedules.flat_map(|schedule| Width::ALL.map(|result| (schedule, result)));
-    pairs.collect()
-}
-
 #[test]
 fn every_schedule_and_every_result_gives_the_same() {
-    check_streams(&each());
-}
-
-#[test]
-#[ignore = "every schedule with every result"]
-fn every_schedule_with_every_result_gives_the_same() {
-    check_streams(&all());
-}
-
-fn check_streams(pairs: &[(Schedule, Width)]) {
     let Some(device) = device() else { return };
     let contents = contents();
     let frames = frames(&contents, 1000);
-    for (at, &(schedule, result)) in pairs.iter().enumerate() {
+    for (at, (schedule, result)) in Schedule::ALL
+        .into_iter()
+        .flat_map(|schedule| Width::ALL.map(|result| (schedule, result)))
+        .enumerate()
+    {
         let options = Options {
             schedule,
             result,
@@ -56,20 +37,14 @@ fn check_streams(pairs: &[(Schedule, Width)]) {
 
 #[test]
 fn recorded_batches_give_the_same() {
-    check_graphs(&each());
-}
-
-#[test]
-#[ignore = "every schedule with every result"]
-fn recorded_batches_of_every_schedule_give_the_same() {
-    check_graphs(&all());
-}
-
-fn check_graphs(pairs: &[(Schedule, Width)]) {
     let Some(device) = device() else { return };
     let contents = contents();
     let frames = frames(&contents, 1000);
-    for (at, &(schedule, result)) in pairs.iter().enumerate() {
+    for (at, (schedule, result)) in Schedule::ALL
+        .into_iter()
+        .flat_map(|schedule| Width::ALL.map(|result| (schedule, result)))
+        .enumerate()
+    {
         let options = Options {
             launching: Launching::Graph,
             schedule,

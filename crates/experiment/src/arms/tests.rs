@@ -6,7 +6,8 @@ use std::path::Path;
 
 use control::config::Document;
 use nix::sys::signal::kill;
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 
 use super::*;
 use crate::outcome::Outcome;
@@ -246,8 +247,11 @@ fn failure_shows_the_end_of_the_output() {
     }
     let text =
         "command = \"echo up; read line < {folder}/gone; exit 4\"\nready = { line = \"up\" }\n";
-    fs::write(folder.path().join("gone"), "\n").unwrap();
+    // It ends no sooner than it is told to: after it was found ready.
+    let gone = folder.path().join("gone");
+    mkfifo(&gone, Mode::S_IRWXU).unwrap();
     let mut process = start(text, 1, folder.path()).unwrap();
+    fs::write(gone, "\n").unwrap();
     let said = loop {
         match process.note(&mut Outcome::default()) {
             Ok(()) => std::thread::yield_now(),

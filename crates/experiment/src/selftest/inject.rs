@@ -8,13 +8,13 @@ use probes::disturb::{Disturbance, DisturbanceLink};
 use super::{Check, go_on};
 use crate::environment::NATIVE;
 use crate::idle::IdlePolicy;
-use crate::jobs::relay::{Load, Measure, RelayBench, Stage, TrialSpec, delay_on};
+use crate::jobs::relay::{
+    INJECTED_DELAY_NS, Load, Measure, RelayBench, Stage, TrialSpec, delay_on,
+};
 use crate::lock::MachineLock;
 use crate::outcome::Outcome;
 use crate::program::Lowroad;
 
-/// The injected delay.
-const DELAY_NS: u32 = 50_000;
 /// One packet of this many is lost.
 const LOSS_INTERVAL: u32 = 1000;
 
@@ -31,13 +31,13 @@ pub(super) fn delay(blocks: usize, stop: &AtomicBool) -> Result<Vec<Check>> {
         let delayed = p50(&trial(
             &bench,
             &load,
-            Some(Disturbance::Delay(DELAY_NS)),
+            Some(Disturbance::Delay(INJECTED_DELAY_NS)),
             block,
         )?);
         differences.extend(plain.zip(delayed).map(|(plain, delayed)| delayed - plain));
     }
     let found = stats::median(&differences).unwrap_or(f64::NAN);
-    let goal = f64::from(DELAY_NS) / 1e3;
+    let goal = f64::from(INJECTED_DELAY_NS) / 1e3;
     Ok(vec![Check::new(
         "an injected delay of 50 us",
         "recovered within 5 %",

@@ -34,13 +34,13 @@ impl TryFrom<String> for Capacity {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        match text.parse()? {
+        match text.parse() {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "positive and in range"
             )]
-            units::Rate::Bits(bits) if CAPACITIES.contains(&bits) => Ok(Self(bits as u64)),
+            Ok(units::Rate::Bits(bits)) if CAPACITIES.contains(&bits) => Ok(Self(bits as u64)),
             _ => Err(format!(
                 "\"{text}\" is not a capacity; write 10mbps or 1gbps, from 1kbps to 100gbps"
             )),
@@ -66,6 +66,9 @@ impl Path {
         }
         if self.queue.is_some() && self.capacity.is_none() {
             return Err("queue needs a capacity: without one no frame waits".to_owned());
+        }
+        if self.queue.is_some_and(|queue| queue.0.as_micros() == 0) {
+            return Err("queue is at least 1us".to_owned());
         }
         let times = [self.queue, self.delay];
         let long = |time: &Span| time.0.as_secs_f64() > MAX_DELAY_S;
@@ -156,7 +159,8 @@ mod tests {
             ("queue = '1ms'", "needs a capacity"),
             ("capacity = '10kpps'", "10mbps"),
             ("capacity = '1bps'", "from 1kbps"),
-            ("capacity = 'much'", "not a rate"),
+            ("capacity = 'much'", "not a capacity"),
+            ("capacity = '1mbps'\nqueue = '0ms'", "queue is at least 1us"),
             ("delay = '11s'", "at most 10 s"),
             ("loss-pct = 101", "from 0 to 100"),
             ("jitter = '1ms'", "unknown field"),

@@ -118,6 +118,18 @@ impl Extents {
             .map(|(start, (end, bytes))| (*start, *end, bytes))
     }
 
+    /// Whether they are all bytes of a file of that size: it needs none that are there.
+    pub(crate) fn covers(&self, size: u64) -> bool {
+        let mut reached = 0;
+        for (start, end, _) in self.iter() {
+            if start > reached {
+                break;
+            }
+            reached = end;
+        }
+        reached >= size
+    }
+
     /// Where something begins that is no hole, from an offset on.
     pub(crate) fn data_from(&self, at: u64) -> Option<u64> {
         let before = self.0.range(..at).next_back();

@@ -22,6 +22,8 @@ use crate::tree::Node;
 
 mod bytes;
 
+use bytes::ByteWriter;
+
 /// Bits of a mode that let whoever executes the file be somebody else.
 pub(crate) const SET_ID: u16 = 0o6000;
 /// Extended attributes that anybody may set on a file of his own.
@@ -165,7 +167,7 @@ impl Maker {
             Kind::Regular => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let to = fs::openat(at, name, flags, mode)?.into();
-                self.fill(&to, node.size, bytes)?;
+                self.byte_writer().fill(&to, node.size, bytes)?;
             }
             Kind::Symlink(target) => fs::symlinkat(OsStr::from_bytes(target), at, name)?,
             Kind::Fifo => node_of(FileType::Fifo, none)?,
@@ -176,6 +178,20 @@ impl Maker {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = fs::openat(at, name, flags, Mode::empty())?;
         Ok(self.attributes(node, fd.as_fd())?)
+    }
+
+    /// Changes what is in the file. Done twice, it is done as once.
+    pub(crate) fn rewrite(
+        &mut self,
+        to: &std::fs::File,
+        size: u64,
+        extents: Option<&Extents>,
+    ) -> Result<(), Fault> {
+        self.byte_writer().rewrite(to, size, extents)
+    }
+
+    fn byte_writer(&mut self) -> ByteWriter<'_> {
+        ByteWriter::new(&self.gate, &mut self.bytes)
     }
 
     /// Owner, mode, extended attributes and time, in the order in which none undoes another.

@@ -2,15 +2,15 @@
 //! names in it. What was not finished is never guessed: the next run looks at what is there, and makes
 //! anew from the log whatever is not as it was applied.
 
-mod begin;
 mod error;
 mod fold;
 mod folders;
 mod inspect;
 mod plan;
+mod rebuild;
 mod state;
 mod step;
-mod suspect;
+mod suspects;
 pub(crate) mod wipe;
 
 use std::fs::{DirBuilder, File, TryLockError};
@@ -25,12 +25,14 @@ use rustix::{fs, io::Errno};
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
 pub use error::Error;
-use fold::{Fold, Target};
+use fold::{Fold, Later, Target};
 use folders::Folders;
 use inspect::{Found, inspect};
 use plan::{Plan, View};
+use rebuild::Rebuild;
 use state::{Kept, Phase, State};
 use step::Step;
+use suspects::Suspects;
 
 pub(crate) const TREE: &str = "tree";
 const STAGING: &str = "staging";
@@ -241,10 +243,32 @@ impl Replica {
         self.pending = !whole || !as_it_was || !folders.relaxed.is_empty();
         self.fold.begin(self.pending || all);
         if !whole {
-            self.suspect()?;
+            let suspects = Suspects::new(&self.fold.tree, self.later()?);
+            self.found.worn.extend(suspects.worn);
+            self.found.lost.extend(suspects.lost);
         }
         self.folders = Some(folders);
         Ok(())
+    }
+
+    /// What later records may have changed already, unfinished.
+    fn later(&self) -> Result<Later, Error> {
+        let later = self.fold.later()?;
+        let State {
+            phase,
+            to_ns,
+            epoch,
+            ..
+        } = self.kept.now;
+        if phase == Phase::Placing && to_ns != 0 && !later.epochs.contains(&to_ns) {
+            // It has lost that, or another in its place.
+            let log = self.log.clone();
+            return Err(match later.epochs.is_empty() {
+                true => Error::Short { log, epoch },
+                false => Error::Behind { log, epoch },
+            });
+        }
+        Ok(later)
     }
 
     fn open_folders(&self) -> Result<Folders, Error> {
@@ -285,6 +309,42 @@ impl Replica {
         let staging = folders::open(&self.top, STAGING, flags).map_err(failed)?;
         wipe::wipe(staging.as_fd(), &self.options.gate).map_err(failed)?;
         Ok(staging)
+    }
+
+    /// The whole tree anew, which then takes the place of the one that is there.
+    fn begin(&mut self, target: Target) -> Result<Applied, Error> {
+        let there = self.fold.to(target.record)?;
+        debug_assert!(there);
+        self.check_quota(target)?;
+        self.fold.persist()?;
+        let staging = (self.staging()?, self.to.join(STAGING));
+        let maker = Maker::new(self.options.privileged, self.options.gate.clone());
+        let mut rebuild = Rebuild::new(&self.fold, &self.top, staging, maker)?;
+        let names = rebuild.fill()?;
+        let nothing = State {
+            phase: Phase::Nothing,
+            to_ns: 0,
+            ..self.kept.now
+        };
+        let said = self.kept.say(nothing, true);
+        said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
+        let maker = rebuild.place()?;
+        let log = self.fold.id()?.unwrap_or_default();
+        self.kept.now.log = log;
+        self.kept.now.privileged = Some(self.options.privileged);
+        self.said(target)?;
+        self.folders = Some(self.open_folders()?);
+        self.options.fresh = false;
+        self.fold.settle();
+        Ok(Applied {
+            epoch: target.epoch,
+            record: target.record,
+            at_ns: target.at_ns,
+            names,
+            bytes: maker.bytes,
+            repaired: 0,
+            left: maker.left,
+        })
     }
 
     fn step(&mut self, target: Target) -> Result<Applied, Error> {

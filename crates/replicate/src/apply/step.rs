@@ -13,7 +13,6 @@ use super::Error;
 use super::folders::{self, Folders, called, staged};
 use super::inspect::is_of;
 use super::plan::{Directory, Plan, View};
-use crate::contents::Extents;
 use crate::make::{Bytes, ENTERED, Fault, Maker, WRITTEN};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
@@ -345,19 +344,5 @@ fn kind(node: &Node) -> FileType {
         Kind::Socket => FileType::Socket,
         Kind::CharacterDevice(_) => FileType::CharacterDevice,
         Kind::BlockDevice(_) => FileType::BlockDevice,
-    }
-}
-
-/// What the log says of all its bytes needs none that are there.
-impl Extents {
-    fn covers(&self, size: u64) -> bool {
-        let mut reached = 0;
-        for (start, end, _) in self.iter() {
-            if start > reached {
-                break;
-            }
-            reached = end;
-        }
-        reached >= size
     }
 }

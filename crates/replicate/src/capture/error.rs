@@ -69,13 +69,25 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn bpf(action: &str) -> impl FnOnce(libbpf_rs::Error) -> Self {
+    pub(super) fn bpf<E: Into<libbpf_rs::Error>>(action: &str) -> impl FnOnce(E) -> Self {
         let action = action.to_owned();
-        |cause| Self::Bpf { action, cause }
+        |cause| Self::Bpf {
+            action,
+            cause: cause.into(),
+        }
     }
 
     pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, cause }
+    }
+}
+
+impl From<bpf::Error> for Error {
+    fn from(error: bpf::Error) -> Self {
+        Self::Bpf {
+            action: error.what,
+            cause: error.source,
+        }
     }
 }
 

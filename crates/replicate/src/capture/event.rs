@@ -193,6 +193,11 @@ impl Flags {
 }
 
 impl State {
+    /// The directory of its name.
+    pub(super) fn directory(&self) -> Option<File> {
+        self.name.as_ref().map(|(directory, _)| *directory)
+    }
+
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (state, _) = types::state::split(bytes)?;
         let parent = File {

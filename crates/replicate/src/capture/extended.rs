@@ -3,62 +3,50 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 
-use nix::fcntl::OFlag;
 use rustix::fs::{getxattr, listxattr, removexattr};
 use rustix::io::Errno;
 
-use super::Error;
-use super::source::Source;
-use crate::record::{Extended, File};
+use crate::record::Extended;
 
 /// More than the kernel hands out.
 const LONGEST_LIST: usize = 1 << 20;
 /// An attribute that only files with bytes and directories may have.
 const NEVER: &str = "user.lowroad";
 
-impl Source {
-    /// None where the file is gone, or nobody tells.
-    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
-        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
+/// All extended attributes of an open file. None where the kernel does not tell their names.
+pub(super) fn read(descriptor: &OwnedFd) -> Result<Option<Vec<Extended>>, Errno> {
+    let path = path_of(descriptor);
+    let names = match growing(|room| listxattr(&path, room)) {
+        Err(Errno::TOOBIG) => {
+            let called = std::fs::read_link(&path).unwrap_or_default();
+            let called = called.display();
+            tracing::warn!(
+                "{called} has more names of extended attributes than the kernel tells: copies keep those that they have"
+            );
             return Ok(None);
-        };
-        let path = path_of(&descriptor);
-        let failed = |errno: Errno| self.failed(file, errno.into());
-        let names = match growing(|room| listxattr(&path, room)) {
-            Err(Errno::TOOBIG) => {
-                let called = std::fs::read_link(&path).unwrap_or_default();
-                let called = called.display();
-                tracing::warn!(
-                    "{called} has more names of extended attributes than the kernel tells: copies keep those that they have"
-                );
-                return Ok(None);
-            }
-            names => names.map_err(failed)?,
-        };
-        let mut all = Vec::new();
-        for name in names
-            .split(|byte| *byte == 0)
-            .filter(|name| !name.is_empty())
-        {
-            match growing(|room| getxattr(&path, name, room)) {
-                Ok(value) => all.push((name.to_vec(), value)),
-                // It went away meanwhile, which is an event of its own.
-                Err(Errno::NODATA) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
         }
-        all.sort();
-        Ok(Some(all))
+        names => names?,
+    };
+    let mut all = Vec::new();
+    for name in names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        match growing(|room| getxattr(&path, name, room)) {
+            Ok(value) => all.push((name.to_vec(), value)),
+            // It went away meanwhile, which is an event of its own.
+            Err(Errno::NODATA) => {}
+            Err(errno) => return Err(errno),
+        }
     }
+    all.sort();
+    Ok(Some(all))
+}
 
-    /// Waits for who changes a file under its lock that is neither regular nor a directory. Its attributes are read
-    /// without that lock, and nothing but a change takes it: this one is refused, which the kernel finds out only then.
-    pub(super) fn wait_without_bytes(&self, file: File) -> Result<(), Error> {
-        if let Some(descriptor) = self.file(file, OFlag::O_PATH)? {
-            let _refused = removexattr(path_of(&descriptor), NEVER);
-        }
-        Ok(())
-    }
+/// Waits for who changes an open file under its lock that is neither regular nor a directory. Its attributes are read
+/// without that lock, and nothing but a change takes it: this one is refused, which the kernel finds out only then.
+pub(super) fn wait_for_lock(descriptor: &OwnedFd) {
+    let _refused = removexattr(path_of(descriptor), NEVER);
 }
 
 /// Through which the kernel finds a file that is open for nothing else.

@@ -1,207 +1,253 @@
 //! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
 //! not seen once it has been read. It decides when the records are a state that the source had.
 
-mod begin;
-mod border;
+mod boundary;
+mod call_groups;
 mod calls;
+mod comparison;
 mod derive;
 mod doubt;
+mod epochs;
 mod error;
 mod event;
 mod events;
 mod extended;
+mod file_reader;
 mod format;
 mod functions;
-mod group;
-mod hooks;
 mod listener;
-mod look;
+mod listings;
+mod mapped_files;
+mod maps;
+mod mmap_scan;
+mod mount_watch;
 mod mounts;
-mod names;
+mod options;
 mod order;
 mod overlay;
 mod pace;
 mod pin;
-mod place;
+mod pipeline;
 mod program;
-mod read;
+mod progress;
+mod queue;
+mod readback;
 mod rescan;
-mod settle;
+mod shadow;
 mod skel;
 mod source;
-mod suspect;
-mod vague;
-mod wait;
+mod waiter;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU64;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::patterns::Patterns;
-use crate::record::{Change, Entry, File, Name, Part};
-use crate::tree::Tree;
-use derive::Deriver;
-use doubt::Doubts;
-pub use error::Error;
-pub use functions::check as functions;
-use order::{Late, Order};
-use pace::Pace;
-use pin::Journal;
-use place::Place;
-use program::Programs;
+use nix::errno::Errno;
 use sys::bpf_ring::Gauge;
 
+use crate::patterns::Filter;
+use crate::record::{Entry, File, Part};
+use crate::tree::Tree;
+use comparison::Comparison;
+use epochs::Epochs;
+use mmap_scan::MmapScan;
+use mount_watch::MountWatch;
+use pin::{Journal, Label};
+use pipeline::{PORTIONS, Pipeline};
+use program::{Programs, Scope};
+use queue::EventQueue;
+use readback::Readback;
+use shadow::ShadowTree;
+use source::Source;
+use waiter::Waiter;
+
+pub use comparison::{LogState, Rescan};
+pub use error::Error;
+pub use functions::check as functions;
 pub use listener::Listener;
+pub use options::Options;
 pub use pin::{FOLDER, Pin};
-pub use rescan::{Known, Rescan};
+pub use progress::Progress;
 
 /// After so much time without an event, what has happened is an epoch.
-const STILL: Duration = Duration::from_millis(20);
-/// A program that goes on and on and syncs nothing: what it has done for so long is an epoch.
-const LONG: Duration = Duration::from_millis(20);
-/// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
-const MUCH: usize = 4 << 20;
-/// Calls that are under way are waited for, unless there was no epoch for so long.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// Portions of events that are taken at once.
-const PORTIONS: usize = 512;
+const QUIET_TIME: Duration = Duration::from_millis(20);
 
 /// How often to poll at most: who reads events as they come disturbs their writers.
 pub const INTERVAL: Duration = Duration::from_millis(2);
 
-/// How a tree is followed.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Room for events that wait to be read: a power of two of pages, in bytes.
-    pub ring_bytes: u32,
-    /// Tell where files are written, not what, and read that when an epoch is to end.
-    pub journal: bool,
-    /// Where the file system tells nothing of stores through memory, files that are mapped are read
-    /// before each epoch, and each second. Such a file system is refused otherwise.
-    pub look: bool,
-    /// Which names of the tree are followed.
-    pub patterns: Patterns,
-    /// Keep a journal of what is touched when this capture is gone, for the next one.
-    pub pin: Option<Pin>,
-    /// So many bytes of the tree are read in a second at most; none for as many as there are.
-    pub rate_limit: Option<NonZeroU64>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            ring_bytes: 64 << 20,
-            journal: false,
-            look: false,
-            patterns: Patterns::default(),
-            pin: None,
-            rate_limit: None,
-        }
-    }
-}
-
 /// A tree that is being followed. Dropping it leaves nothing attached.
 #[derive(Debug)]
 pub struct Capture {
-    programs: Programs,
-    place: Place,
-    pinned: Option<Journal>,
-    deriver: Deriver,
-    order: Order,
-    reading: Reading,
-    /// What was found in directories that are being read.
-    listed: BTreeMap<File, BTreeSet<Name>>,
-    pace: Pace,
-    progress: Progress,
-    /// Dropped events of which the files are in doubt, or have been.
-    accounted: u64,
-    forgotten: u64,
-    epoch: u64,
-    /// It was called when it waited last.
-    called: bool,
-    /// A barrier was seen: the next quiet moment is an epoch.
-    wanted: bool,
-    /// The tree has not been compared yet with the log that is taken up.
-    unscanned: bool,
-    last_event: Instant,
-    /// When the last epoch was handed on.
-    ended: Instant,
-    /// When calls under way were not waited for any more.
-    passed: Instant,
-    /// Bytes that were handed on since.
-    bytes: usize,
+    pipeline: Pipeline,
+    mounts: MountWatch,
+    readback: Readback,
+    mmap_scan: MmapScan,
+    journal: Option<Journal>,
+    waiter: Waiter,
     options: Options,
-    last_reading: Instant,
-    /// When stores that nobody tells of were looked for.
-    looked: Instant,
-    looks: bool,
-    /// Where events came from.
-    hooks: u16,
-}
-
-/// How far the capture is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Events that were seen.
-    pub events: u64,
-    /// Bytes of events that wait.
-    pub waiting: u64,
-    /// Events that found no room. What they said has been read instead, or will be.
-    pub dropped: u64,
-    /// Files of which something is in doubt.
-    pub doubtful: usize,
-    /// Bytes that were read from the source instead of seen.
-    pub read_back: u64,
-    /// Files of all kinds that the log has.
-    pub files: u64,
-    /// The last epoch; zero before the first.
-    pub epoch: u64,
-    /// The last one that has what a program has synced or renamed: what an epoch since then has, the source may lose
-    /// with its power.
-    pub synced: u64,
-    /// What was found of a log that was taken up.
-    pub rescan: Option<Rescan>,
-}
-
-/// How far what is in doubt has been read.
-#[derive(Debug)]
-enum Reading {
-    Idle,
-    /// Stores from now on are seen; what was told until `after` comes before what is read.
-    Armed {
-        after: u64,
-        doubts: Doubts,
-    },
-    /// At this moment, of so many files.
-    Now {
-        files: usize,
-    },
-    /// Read; what was told until `after` may have been read as well.
-    Closing {
-        after: u64,
-        doubts: Doubts,
-    },
 }
 
 impl Capture {
+    /// Attaches to the tree below `root`. The first records say what the tree
+    /// has already.
+    ///
+    /// # Errors
+    /// [`Error`] says what is missing.
+    pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
+        Self::check(root, &options)?;
+        let capture = Self::attach(root, options)?;
+        capture.pipeline.shadow.source.check(&capture.options)?;
+        Ok(capture)
+    }
+
+    /// Whatever the file system says nothing of.
+    pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
+        let (mut capture, label) = Self::connect(root, options)?;
+        let shadow = &mut capture.pipeline.shadow;
+        shadow.begin(Entry::Start {
+            root: shadow.source.name(),
+        });
+        shadow.select(&capture.options.patterns);
+        shadow.raise_root_doubts();
+        capture.keep_journal(label, &[])?;
+        Ok(capture)
+    }
+
+    /// Attaches to the tree below `root`, to go on with the log that says what is known. The first
+    /// records say what has become of the tree since; epochs are numbered on. A log of another root, or
+    /// of none, says the whole tree anew.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn resume(root: &Path, options: Options, log: LogState) -> Result<Self, Error> {
+        Self::check(root, &options)?;
+        let (mut capture, mut label) = Self::connect(root, options)?;
+        let Pipeline { shadow, epochs, .. } = &mut capture.pipeline;
+        shadow.source.check(&capture.options)?;
+        let file = shadow.source.name();
+        let LogState { tree, contents } = log;
+        let epoch = tree.epoch();
+        *epochs = Epochs::new(epoch);
+        let same = tree.root() == Some(file);
+        // A journal says what has changed, not what has come to belong.
+        let alike = *tree.patterns() == capture.options.patterns;
+        shadow.tree = tree;
+        let noted = match (&capture.options.pin, &label) {
+            (Some(pin), Some(label)) if same && alike => pin.noted_files(label, epoch),
+            _ => None,
+        };
+        if same {
+            shadow.comparison = Comparison::new(contents, noted.is_some());
+            if noted.is_none() {
+                capture.readback.request_rescan();
+            }
+            shadow.take_doubts_of_log();
+        } else {
+            shadow.begin(Entry::Start { root: file });
+        }
+        shadow.select(&capture.options.patterns);
+        shadow.raise_root_doubts();
+        if let Some(noted) = &noted {
+            label = label.map(|label| label.since(epoch));
+            shadow.comparison.count_files(noted.len() as u64);
+            for file in noted {
+                shadow.raise_file_doubts(*file);
+            }
+            shadow.raise_nameless_doubts();
+        }
+        capture.keep_journal(label, noted.as_deref().unwrap_or_default())?;
+        Ok(capture)
+    }
+
+    /// Whether the tree is one that can be followed, as far as that shows before.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn check(root: &Path, options: &Options) -> Result<(), Error> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::Privileges);
+        }
+        Source::open(root)?.check(options)
+    }
+
+    /// Where other file systems are mounted below a tree: they are no part of it.
+    ///
+    /// # Errors
+    /// When the kernel's list cannot be read.
+    pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+        mounts::below(root)
+    }
+
+    /// Attached, and the label of a journal if there is to be one.
+    fn connect(root: &Path, options: Options) -> Result<(Self, Option<Label>), Error> {
+        let filter = Filter::new(&options.patterns)?;
+        let mut source = Source::open(root)?;
+        let failed = |cause| Error::Tree {
+            path: root.to_owned(),
+            cause,
+        };
+        let device = mounts::device(source.root()).map_err(failed)?;
+        let device = device.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let scope = Scope {
+            device,
+            root: source.name(),
+            format: source.format(),
+        };
+        let mounts = MountWatch::new(root).map_err(failed)?;
+        let programs = Programs::attach(&scope, &options)?;
+        source.attach(&programs)?;
+        let pin = options.pin.as_ref();
+        let label = pin.map(|pin| Label::new(pin, root, &source, &scope, mounts.hash()));
+        let label = label.transpose()?;
+        // A page that is dirty already would tell nothing of further stores.
+        nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
+        let mmap_scan = MmapScan::new(options.look && source.format().silent());
+        let shadow = ShadowTree::new(source, filter);
+        let capture = Self {
+            pipeline: Pipeline::new(EventQueue::new(programs), shadow, Epochs::new(0)),
+            mounts,
+            readback: Readback::new(&options),
+            mmap_scan,
+            journal: None,
+            waiter: Waiter::default(),
+            options,
+        };
+        Ok((capture, label))
+    }
+
+    /// Keeps a journal for the next capture, if there is to be one.
+    fn keep_journal(&mut self, label: Option<Label>, noted: &[File]) -> Result<(), Error> {
+        if let Some((pin, label)) = self.options.pin.as_ref().zip(label) {
+            let programs = self.pipeline.queue.programs_mut();
+            self.journal = Some(pin.keep(programs, label, noted)?);
+        }
+        Ok(())
+    }
+
     /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
     ///
     /// # Errors
     /// [`Error`] when the source cannot be read, or the listener breaks off; the capture is over then.
     pub fn poll(&mut self, listener: &mut impl Listener) -> Result<Progress, Error> {
         let listener: &mut dyn Listener = listener;
-        self.look_around()?;
+        self.check_mounts()?;
         self.follow(listener)?;
-        while self.settle(listener)? {}
-        self.look_often(listener)?;
+        while self.readback.advance(&mut self.pipeline, listener)? {
+            self.follow(listener)?;
+        }
+        self.mmap_scan.run_if_due(&mut self.pipeline, listener)?;
         // What was to be read at a barrier has been read by now.
-        if self.wanted || self.is_due() || self.last_event.elapsed() >= STILL {
+        let pipeline = &self.pipeline;
+        let barrier = pipeline.epochs.has_barrier();
+        if barrier || pipeline.is_due() || pipeline.queue.idle_for() >= QUIET_TIME {
             self.rest(listener)?;
         }
-        self.pass_on(listener)?;
-        if let Some(pinned) = &mut self.pinned {
-            pinned.step(&self.programs)?;
+        self.pipeline.pass_on(listener)?;
+        if let Some(journal) = &mut self.journal {
+            journal.step(self.pipeline.queue.programs())?;
         }
         Ok(self.progress())
     }
@@ -216,18 +262,19 @@ impl Capture {
         limit: Duration,
         listener: &mut impl Listener,
     ) -> Result<bool, Error> {
-        if self.programs.counters()?.operations > 0 {
+        let programs = self.pipeline.queue.programs();
+        if programs.counters()?.operations > 0 {
             // What calls have done that go on has happened, too.
-            self.programs.pass_waiting()?;
+            programs.pass_waiting()?;
         }
-        let target = self.programs.counters()?.next;
+        let target = programs.counters()?.next;
         let begun = Instant::now();
         self.poll(listener)?;
-        self.look(listener)?;
+        self.mmap_scan.run(&mut self.pipeline, listener)?;
         loop {
             self.poll(listener)?;
             // What is reached by giving something up may be in doubt then.
-            if self.reached(target)? && !self.deriver.said {
+            if self.pipeline.reached(target)? && !self.pipeline.shadow.said {
                 return Ok(true);
             }
             if begun.elapsed() > limit {
@@ -237,236 +284,156 @@ impl Capture {
         }
     }
 
+    /// Waits until there is something to poll for: a program has synced, much waits, or an epoch is due; not longer
+    /// than `at_most`, nor when `also` is readable. Whether what was waited for is a reason to poll at once.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn wait(&mut self, at_most: Duration, also: Option<BorrowedFd<'_>>) -> Result<bool, Error> {
+        let pause = self.pause().min(at_most);
+        let programs = self.pipeline.queue.programs_mut();
+        self.waiter.wait(programs, pause, also)
+    }
+
+    /// Says that all that was handed on is in the log and on the disk, with this as the log's last epoch.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`]
+    pub fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
+        let journal = self.journal.as_mut();
+        journal.map_or(Ok(()), |journal| journal.recorded(epoch))
+    }
+
+    /// Puts these parts of a file in doubt, and which names there are where it is: they are read, and said as the
+    /// source has them. The path is below the root; a file that was not said has no parts yet, and is all read.
+    pub fn suspect(&mut self, path: &Path, parts: &[Part]) {
+        self.pipeline.shadow.suspect(path, parts);
+    }
+
     /// How far the capture is.
     pub fn progress(&self) -> Progress {
-        let read = match &self.reading {
-            Reading::Idle => 0,
-            Reading::Now { files } => *files,
-            Reading::Armed { doubts, .. } | Reading::Closing { doubts, .. } => doubts.len(),
-        };
-        Progress {
-            waiting: self.programs.waiting(),
-            doubtful: self.deriver.doubts.len() + read,
-            files: self.deriver.tree.len(),
-            epoch: self.epoch,
-            ..self.progress
-        }
+        self.pipeline.progress()
     }
 
     /// The tree as it has been said.
     pub fn tree(&self) -> &Tree {
-        &self.deriver.tree
+        &self.pipeline.shadow.tree
     }
 
     /// How much room its events have left, for who looks while it is at work.
     pub fn gauge(&self) -> Gauge {
-        self.programs.gauge()
+        self.pipeline.queue.programs().gauge()
     }
 
-    /// Takes events out of the ring; whether there are more.
-    fn drain(&mut self) -> Result<bool, Error> {
-        let Self {
-            programs,
-            order,
-            progress,
-            ..
-        } = self;
-        let before = progress.events;
-        let mut late = Vec::new();
-        let more = programs.drain(|event| {
-            progress.events += 1;
-            if let Err(Late(event)) = order.push(event) {
-                late.push(event);
-            }
-        })?;
-        if progress.events != before {
-            self.last_event = Instant::now();
-        }
-        if !late.is_empty() {
-            self.deriver.fall_short();
-        }
-        for event in late {
-            for event in self.deriver.source.translate(*event) {
-                self.deriver.late(&event);
-            }
-        }
-        Ok(more)
+    /// Where the kernel showed what has happened since the last call.
+    pub(crate) fn take_hooks(&mut self) -> Vec<&'static str> {
+        self.pipeline.queue.take_hooks()
     }
 
-    /// Derives what follows from events that are due.
-    fn advance(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        while let Some(event) = self.order.pop() {
-            self.wanted |= event.what == event::What::Sync;
-            self.hooks |= event.hooks;
-            let quiet = event.flags.quiet();
-            self.deriver.take(event)?;
-            if quiet && (self.wanted || self.is_due()) {
-                self.close(listener)?;
-            }
-        }
-        Ok(())
+    /// What kind of file system the tree is on.
+    pub(crate) fn file_system(&self) -> &'static str {
+        self.pipeline.shadow.source.format().name()
     }
 
-    /// Puts in doubt what lost events were about.
-    fn account(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        let counters = self.programs.counters()?;
-        self.progress.dropped = counters.dropped;
-        if counters.dropped != self.accounted {
-            for file in self.programs.take_lost()? {
-                for file in self.deriver.source.called(file) {
-                    self.deriver.doubt_all(file);
+    /// Whether what a write has put there is copied where it is put.
+    pub(crate) fn copies(&self) -> bool {
+        let functions = self.pipeline.queue.programs().functions();
+        self.pipeline.shadow.source.format().exact() || functions.write.is_some()
+    }
+
+    /// Reads again what a mount hides or shows, of which no file system tells.
+    ///
+    /// # Errors
+    /// [`Error::Moved`] where the tree is not at its path any more.
+    fn check_mounts(&mut self) -> Result<(), Error> {
+        let shadow = &mut self.pipeline.shadow;
+        if let Some(changed) = self.mounts.changes(shadow.source.root())? {
+            // What came and went since says nothing, but for what it has hidden.
+            let mut above: BTreeSet<File> = shadow.source.hidden().collect();
+            let places = changed.iter().filter_map(|at| at.parent());
+            above.extend(places.filter_map(|above| shadow.at(above)));
+            for directory in above {
+                if shadow.tree.get(directory).is_some() {
+                    shadow.raise_doubt(directory, Part::Names);
                 }
             }
-            self.doubt_nameless();
-            self.accounted = counters.dropped;
-        }
-        if counters.forgotten != self.forgotten {
-            let files: Vec<_> = self.deriver.tree.files().map(|(file, _)| file).collect();
-            for file in files {
-                self.deriver.doubt_all(file);
+            if let Some(journal) = self.journal.as_mut().filter(|_| !changed.is_empty()) {
+                journal.distrust()?;
             }
-            self.forgotten = counters.forgotten;
         }
-        self.order.skip(counters.dropped);
-        while self.order.gap() {
-            self.deriver.fall_short();
-            self.advance(listener)?;
-            self.order.skip(counters.dropped);
-        }
-        Ok(())
-    }
-
-    /// That the last user of a file has left it may have been lost.
-    fn doubt_nameless(&mut self) {
-        let root = self.deriver.tree.root();
-        let files = self.deriver.tree.files();
-        let nameless: Vec<_> = files
-            .filter(|(file, node)| node.names.is_empty() && Some(*file) != root)
-            .map(|(file, _)| file)
-            .collect();
-        for file in nameless {
-            self.deriver.doubt(file, Part::Attributes);
-            self.deriver.strays(file);
-        }
+        let root = self.pipeline.shadow.source.root();
+        self.mounts.check_root_if_due(root)
     }
 
     /// Derives what follows from the events that are there, and says it: not for ever, where they come
     /// faster than they are written down.
     fn follow(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         for _ in 0..PORTIONS {
-            let more = self.drain()?;
-            self.advance(listener)?;
-            self.say(listener);
+            let more = self.pipeline.drain()?;
+            self.derive(listener)?;
+            self.pipeline.hand_over(listener);
             if !more {
                 break;
             }
         }
-        self.account(listener)?;
-        self.pass_on(listener)
+        let dropped = self.pipeline.account()?;
+        while self.pipeline.skip_lost(dropped) {
+            self.derive(listener)?;
+        }
+        self.pipeline.pass_on(listener)
     }
 
-    fn reached(&mut self, number: u64) -> Result<bool, Error> {
-        let lost = self.programs.counters()?.dropped;
-        let reached = lost == self.accounted && self.order.reached(number, lost);
-        if self.order.gap() {
-            self.deriver.fall_short();
+    /// Derives what follows from events that are due.
+    fn derive(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
+        while let Some(ends) = self.pipeline.derive_next()? {
+            if ends {
+                self.close(listener)?;
+            }
         }
-        Ok(reached)
+        Ok(())
     }
 
     /// Nothing happens: what has happened is a state of the source.
     fn rest(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        let counters = self.programs.counters()?;
-        if self.deriver.said {
-            let seen = self.progress.events;
-            self.drain()?;
-            let still = self.progress.events == seen && self.programs.counters()? == counters;
-            if still && counters.operations == 0 && self.reached(counters.next)? {
-                self.close(listener)?;
-            }
+        let counters = self.pipeline.queue.counters()?;
+        if self.pipeline.shadow.said && self.pipeline.is_still(&counters)? {
+            self.close(listener)?;
         }
         // What they have done by now is told by nothing else.
-        if counters.operations > 0 && self.ended.max(self.passed).elapsed() >= PATIENCE {
-            self.passed = Instant::now();
-            self.programs.pass_waiting()?;
+        if counters.operations > 0 && self.pipeline.epochs.passes_calls() {
+            self.pipeline.queue.programs().pass_waiting()?;
         }
         Ok(())
-    }
-
-    /// Whether copies have waited for long enough.
-    fn is_due(&self) -> bool {
-        self.deriver.said && self.bytes <= MUCH && self.ended.elapsed() >= LONG
     }
 
     /// Ends an epoch, unless something is in doubt.
     fn close(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        self.look_around()?;
-        let certain = self.deriver.doubts.is_empty() && matches!(self.reading, Reading::Idle);
-        let counters = self.programs.counters()?;
-        let known = (counters.dropped, counters.forgotten) == (self.accounted, self.forgotten);
-        if !certain || !known {
+        self.check_mounts()?;
+        if !self.readback.is_idle() || !self.pipeline.is_certain()? {
             return Ok(());
         }
-        self.look(listener)?;
-        self.deriver.let_go();
-        if !self.deriver.said {
-            // The last epoch has it all: what is written down of it may be what was synced.
-            self.answered();
-            return Ok(());
+        self.mmap_scan.run(&mut self.pipeline, listener)?;
+        if self.pipeline.end_epoch()
+            && let Some(journal) = &mut self.journal
+        {
+            let queue = &mut self.pipeline.queue;
+            journal.epoch(self.mounts.hash(), |number| queue.covers(number));
         }
-        let entry = Entry::Epoch {
-            number: self.epoch + 1,
-        };
-        if let Err(invalid) = self.deriver.tree.enter(&entry) {
-            self.deriver.distrust(&invalid);
-            return Ok(());
-        }
-        self.deriver.out.push(entry);
-        self.epoch += 1;
-        if let Some(pinned) = &mut self.pinned {
-            let (order, lost) = (&mut self.order, self.accounted);
-            pinned.epoch(self.place.mounts(), |number| order.reached(number, lost));
-        }
-        self.answered();
-        self.deriver.said = false;
-        self.deriver.adrift = None;
-        self.compared();
         Ok(())
     }
 
-    /// The last epoch has what was synced.
-    fn answered(&mut self) {
-        if std::mem::take(&mut self.wanted) {
-            self.progress.synced = self.epoch;
+    /// For how long a poll would do nothing that has to be done, if nobody syncs: until the next epoch is due.
+    fn pause(&self) -> Duration {
+        let Pipeline { shadow, epochs, .. } = &self.pipeline;
+        let certain = shadow.doubts.is_empty();
+        let read = self.readback.is_idle() && (certain || !self.readback.is_ripe(&self.pipeline));
+        if epochs.has_barrier() || epochs.last() == 0 || !read {
+            return INTERVAL;
         }
-    }
-
-    /// Hands on what was said, makes room in the ring, and asks whether to go on.
-    fn pass_on(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        self.say(listener);
-        // Nobody takes what is there until all is read.
-        let portions = match self.reading {
-            Reading::Now { .. } => PORTIONS,
-            _ => 1,
-        };
-        for _ in 0..portions {
-            if !self.drain()? {
-                break;
-            }
+        // Nor does any epoch end before all is certain.
+        if !certain {
+            return self.readback.until_ripe().max(INTERVAL);
         }
-        self.ask(listener)
-    }
-
-    fn say(&mut self, listener: &mut dyn Listener) {
-        for entry in self.deriver.out.drain(..) {
-            let epoch = matches!(entry, Entry::Epoch { .. });
-            if let Entry::Change(Change::Data { bytes, .. }) = &entry {
-                self.bytes += bytes.len();
-            }
-            listener.take(entry);
-            if epoch {
-                (self.ended, self.bytes) = (Instant::now(), 0);
-            }
-        }
+        epochs.until_due(shadow.said).max(INTERVAL)
     }
 }

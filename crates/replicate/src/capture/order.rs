@@ -26,7 +26,7 @@ pub(super) struct Order {
 
 /// An event after its number was given up: what came in between is known before it.
 #[derive(Debug)]
-pub(super) struct Late(pub(super) Box<Event>);
+pub(super) struct LateEvent(pub(super) Box<Event>);
 
 impl Order {
     pub(super) fn new(first: u64) -> Self {
@@ -40,10 +40,10 @@ impl Order {
         }
     }
 
-    pub(super) fn push(&mut self, mut event: Event) -> Result<(), Late> {
+    pub(super) fn push(&mut self, mut event: Event) -> Result<(), LateEvent> {
         if event.number < self.next {
             self.skipped = self.skipped.saturating_sub(1);
-            return Err(Late(Box::new(event)));
+            return Err(LateEvent(Box::new(event)));
         }
         if let What::Data { offset, bytes } = &event.what {
             let (offset, length) = (*offset, bytes.len());
@@ -79,7 +79,7 @@ impl Order {
     }
 
     /// Gives up the numbers before the first that waits, if as many events as are missing are known
-    /// to be lost. One of them may still come: as [`Late`].
+    /// to be lost. One of them may still come: as [`LateEvent`].
     pub(super) fn skip(&mut self, lost: u64) {
         let (Some((first, _)), Some((last, _))) = (
             self.waiting.first_key_value(),

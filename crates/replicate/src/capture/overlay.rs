@@ -7,20 +7,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::stat::{FileStat, fstat};
+use nix::sys::stat::fstat;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, openat, statx};
 use sys::handle;
 
-use super::Error;
-use super::derive::Deriver;
-use super::event::{Event, What};
-use super::skel::{Plain, types};
-use super::source::{Named, Source, gone, patiently};
-use crate::record::{File, Name, Part};
+use super::maps::Answers;
+use super::source::{Lookup, gone, patiently};
+use crate::record::{File, Name};
 
 /// Lengths of a call that does nothing, as the programs know them: what is a file, and that it is left.
 const ASK: u64 = 0x6c_6f77_726f_6164;
@@ -29,27 +25,22 @@ const LEAVE: u64 = 0x6c_6f77_726f_6165;
 const ATTEMPTS: usize = 10;
 /// As many files as a process may be allowed to open.
 const MOST: &str = "/proc/sys/fs/nr_open";
-/// No file is called so.
-const STRANGER: File = File {
-    inode: u64::MAX,
-    generation: u32::MAX,
-};
 
 /// The files of the tree.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OverlayFiles {
     device: u64,
     mount: u64,
     /// Once the programs are there.
-    answers: Option<MapHandle>,
-    files: BTreeMap<File, Pin>,
+    answers: Option<Answers>,
+    files: BTreeMap<File, OpenFile>,
     /// By what the kernel calls them, which is the same for names of a lower file that is yet to be copied
     /// up by each of them.
     called: BTreeMap<u64, BTreeSet<File>>,
 }
 
 #[derive(Debug)]
-struct Pin {
+struct OpenFile {
     descriptor: OwnedFd,
     called: u64,
     /// It is not to be copied up any more, and was not since the directories above were read.
@@ -75,29 +66,29 @@ impl Answer {
     }
 }
 
-impl Held {
+impl OverlayFiles {
     /// Those of the overlay of an open directory: as yet only that.
     pub(super) fn new(root: &OwnedFd) -> io::Result<(File, Self)> {
         allow_many();
         let status = status(root)?;
         let file = file(&status);
-        let root = Pin {
+        let root = OpenFile {
             descriptor: root.try_clone()?,
             called: status.stx_ino,
             settled: false,
         };
-        let held = Self {
+        let files = Self {
             device: device(&status),
             mount: status.stx_mnt_id,
             answers: None,
             files: BTreeMap::from([(file, root)]),
             called: BTreeMap::new(),
         };
-        Ok((file, held))
+        Ok((file, files))
     }
 
     /// From now on the programs are asked; what they say of the root.
-    pub(super) fn attach(&mut self, root: File, answers: MapHandle) -> io::Result<Answer> {
+    pub(super) fn attach(&mut self, root: File, answers: Answers) -> io::Result<Answer> {
         self.answers = Some(answers);
         let pin = self.files.remove(&root).ok_or(io::ErrorKind::NotFound)?;
         let answer = self.ask(&pin.descriptor, ASK)?;
@@ -107,7 +98,7 @@ impl Held {
 
     /// Opens a file; none where it is not held.
     pub(super) fn open(&self, file: File, flags: OFlag) -> io::Result<Option<OwnedFd>> {
-        let Some(Pin { descriptor, .. }) = self.files.get(&file) else {
+        let Some(OpenFile { descriptor, .. }) = self.files.get(&file) else {
             return Ok(None);
         };
         if flags.contains(OFlag::O_PATH) {
@@ -123,12 +114,12 @@ impl Held {
     }
 
     /// What a name in a directory is, which is held from now on.
-    pub(super) fn find(&mut self, within: &OwnedFd, name: &Name) -> io::Result<Named> {
-        let Some((descriptor, status)) = look(within, name)? else {
-            return Ok(Named::Gone);
+    pub(super) fn find(&mut self, within: &OwnedFd, name: &Name) -> io::Result<Lookup> {
+        let Some((descriptor, status)) = open_entry(within, name)? else {
+            return Ok(Lookup::Gone);
         };
         if status.stx_mnt_id != self.mount {
-            return Ok(Named::Hidden);
+            return Ok(Lookup::Hidden);
         }
         if device(&status) != self.device {
             let why = "the overlay's directories are on several file systems, and it numbers files of each \
@@ -144,7 +135,7 @@ impl Held {
             let answer = self.ask(&descriptor, ASK)?;
             self.keep(file, descriptor, answer);
         }
-        Ok(Named::File(file))
+        Ok(Lookup::File(file))
     }
 
     /// Lets go of a file. Who has it mapped stores to it unseen, if it is still what it was held as.
@@ -170,7 +161,7 @@ impl Held {
 
     /// Which files the kernel's name is of: those that it was the name of when they were held, and the one that has
     /// this number now.
-    fn named(&self, called: u64) -> Vec<File> {
+    pub(super) fn named(&self, called: u64) -> Vec<File> {
         let files = self.called.get(&called).into_iter().flatten();
         let mut files: BTreeSet<_> = files.copied().collect();
         let numbered = File {
@@ -185,7 +176,7 @@ impl Held {
 
     /// Whether the file may have been copied up since this was last asked. While the directory that it is
     /// in gets the copy, it has another time than before and after.
-    fn is_copied(&mut self, file: File, over: bool) -> io::Result<bool> {
+    pub(super) fn is_copied(&mut self, file: File, over: bool) -> io::Result<bool> {
         let Some(pin) = self.files.get(&file).filter(|pin| !pin.settled) else {
             return Ok(false);
         };
@@ -204,7 +195,7 @@ impl Held {
         let called = answer.called;
         self.called.entry(called).or_default().insert(file);
         let settled = answer.original();
-        let pin = Pin {
+        let pin = OpenFile {
             descriptor,
             called,
             settled,
@@ -212,7 +203,7 @@ impl Held {
         self.files.insert(file, pin);
     }
 
-    fn remove(&mut self, file: File) -> Option<Pin> {
+    fn remove(&mut self, file: File) -> Option<OpenFile> {
         let pin = self.files.remove(&file)?;
         if let Some(files) = self.called.get_mut(&pin.called) {
             files.remove(&file);
@@ -225,14 +216,12 @@ impl Held {
 
     fn ask(&self, descriptor: &OwnedFd, what: u64) -> io::Result<Answer> {
         let answers = self.answers.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let failed = |error: bpf::Error| io::Error::other(error.source);
         for _ in 0..ATTEMPTS {
             let question = fastrand::u64(1..1 << 62);
             handle::mention(descriptor, question, what);
-            let key = question.to_ne_bytes();
-            let answer = answers.lookup(&key, MapFlags::ANY);
-            if let Some(bytes) = answer.map_err(io::Error::other)? {
-                answers.delete(&key).map_err(io::Error::other)?;
-                let (answer, _) = types::answer::split(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+            if let Some(answer) = answers.get(&question).map_err(failed)? {
+                answers.remove(&question).map_err(failed)?;
                 return Ok(Answer {
                     called: answer.inode,
                     magic: answer.magic,
@@ -245,105 +234,8 @@ impl Held {
     }
 }
 
-impl Source {
-    /// Whether an overlay may have copied the file up by now, with an operation that is over or not.
-    fn is_copied(&mut self, file: File, over: bool) -> Result<bool, Error> {
-        let copied = self.held_mut().map(|held| held.is_copied(file, over));
-        let copied = copied.transpose();
-        Ok(copied.map_err(|cause| self.failed(file, cause))? == Some(true))
-    }
-
-    /// Files by what the programs call one.
-    pub(super) fn called(&self, file: File) -> Vec<File> {
-        match self.held() {
-            Some(held) => held.named(file.inode),
-            None => vec![file],
-        }
-    }
-
-    /// The events that one is of all files that it may be about.
-    pub(super) fn translate(&self, mut event: Event) -> Vec<Event> {
-        if !self.holds() {
-            return vec![event];
-        }
-        let first = |file| self.called(file).first().copied().unwrap_or(STRANGER);
-        if let What::New(state) | What::State(state) | What::Unlink(state) = &mut event.what {
-            state.parent = first(state.parent);
-            if let Some((directory, _)) = &mut state.name {
-                *directory = first(*directory);
-            }
-        }
-        let mut files = self.called(event.file);
-        if files.is_empty() {
-            files.push(STRANGER);
-        }
-        let events = files.into_iter().map(|file| Event {
-            file,
-            ..event.clone()
-        });
-        events.collect()
-    }
-}
-
-impl Deriver {
-    /// What an event of the programs means.
-    pub(super) fn take(&mut self, event: Event) -> Result<(), Error> {
-        if !self.source.holds() {
-            return self.event(event);
-        }
-        for event in self.source.translate(event) {
-            if let What::State(_) = event.what {
-                self.copied(event.file, !event.flags.in_the_middle())?;
-            }
-            self.event(event)?;
-        }
-        Ok(())
-    }
-
-    /// Reads again the times of the directories that a copy was made in: one that was read meanwhile is of
-    /// no state of the tree.
-    fn copied(&mut self, file: File, over: bool) -> Result<(), Error> {
-        let mut copied = vec![file];
-        while let Some(file) = copied.pop() {
-            if !self.source.is_copied(file, over)? {
-                continue;
-            }
-            for (directory, _) in self.held(file) {
-                self.doubt(directory, Part::Attributes);
-                copied.push(directory);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the file is what it was. One of a lower directory becomes another when it is copied up, if
-    /// it had several names: each is a file of its own then.
-    pub(super) fn recognise(&mut self, file: File, stat: &FileStat) -> Result<bool, Error> {
-        if !self.source.holds() || Some(file) == self.tree.root() {
-            return Ok(true);
-        }
-        let names = self.held(file);
-        if stat.st_ino != file.inode {
-            for (directory, _) in names {
-                self.doubt(directory, Part::Names);
-            }
-            self.source.forget(file);
-            self.doubt(file, Part::Attributes);
-            return Ok(false);
-        }
-        if names.len() > 1 {
-            for (directory, name) in names {
-                if self.source.inode_of(directory, &name)? != Some(file.inode) {
-                    self.doubt(directory, Part::Names);
-                }
-            }
-        }
-        Ok(true)
-    }
-}
-
 /// A name, opened only to say what it is; none where there is no such.
-pub(super) fn look(within: &OwnedFd, name: &Name) -> io::Result<Option<(OwnedFd, Statx)>> {
+pub(super) fn open_entry(within: &OwnedFd, name: &Name) -> io::Result<Option<(OwnedFd, Statx)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(within, name.as_bytes(), flags, Mode::empty()).map_err(io::Error::from);
     match opened.and_then(|opened| Ok((status(&opened)?, opened))) {

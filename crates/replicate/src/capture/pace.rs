@@ -1,10 +1,7 @@
 //! How fast a tree is read: who needs its disk comes first.
 
 use std::num::NonZeroU64;
-use std::thread;
 use std::time::{Duration, Instant};
-
-use super::{Capture, Error, INTERVAL, Listener};
 
 /// So many bytes a second, and none of them in advance.
 #[derive(Debug)]
@@ -20,7 +17,7 @@ impl Pace {
     }
 
     /// Until when to wait after so many bytes that were read by `now`.
-    fn spend(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
+    pub(super) fn spend(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
         let rate = self.rate?;
         let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
         let took = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
@@ -28,23 +25,6 @@ impl Pace {
         let from = self.due.map_or(now, |due| due.max(now));
         self.due = from.checked_add(took);
         self.due
-    }
-}
-
-impl Capture {
-    /// Takes the time that so many bytes are to take, while events go on being taken out of the ring.
-    pub(super) fn pace(&mut self, bytes: u64, listener: &mut dyn Listener) -> Result<(), Error> {
-        let Some(until) = self.pace.spend(bytes, Instant::now()) else {
-            return Ok(());
-        };
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            thread::sleep(left.min(INTERVAL));
-            self.pass_on(listener)?;
-        }
     }
 }
 

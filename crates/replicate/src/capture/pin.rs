@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
-use super::program::{Counters, Programs, Scope, counters_of, files_of, key_of};
+use super::Error;
+use super::maps::{self, CounterMap, Counters, FileSet, LabelMap, Variable};
+use super::program::{Programs, Scope};
 use super::source::Source;
-use super::{Capture, Error};
 use crate::record::File;
 
 /// Where journals lie unless another place is named.
@@ -24,8 +24,11 @@ pub const FOLDER: &str = "/sys/fs/bpf/lowroad";
 pub(super) const FILES: u32 = 65_536;
 /// How often a map is emptied, at most.
 const TURN: Duration = Duration::from_secs(1);
-/// Room for a label, in bytes.
-const LABEL: usize = 16 << 10;
+/// The files of the maps.
+const EVEN: &str = "even_turns";
+const ODD: &str = "odd_turns";
+const COUNTERS: &str = "counters";
+const LABEL: &str = "label";
 /// Of what the programs note. It changes with them.
 const FORMAT: u32 = 2;
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a number that no later mount gets.
@@ -70,10 +73,10 @@ struct Identity {
 /// The journal of a capture that is at work.
 #[derive(Debug)]
 pub(super) struct Journal {
-    even: MapHandle,
-    odd: MapHandle,
-    turn: MapHandle,
-    written: MapHandle,
+    even: FileSet,
+    odd: FileSet,
+    turn: Variable,
+    label_map: LabelMap,
     label: Label,
     turns: u64,
     state: State,
@@ -114,7 +117,7 @@ impl Pin {
             folder: self.folder.clone(),
             cause,
         };
-        if source.format().silent() || source.holds() {
+        if source.format().silent() || source.is_overlay() {
             let on = source.format().name();
             return Err(failed(format!("{on} does not tell enough for a journal")));
         }
@@ -145,7 +148,7 @@ impl Pin {
     }
 
     /// Files that may not be as the log says up to its last epoch. None where no journal tells.
-    pub(super) fn left(&self, label: &Label, last: u64) -> Option<Vec<File>> {
+    pub(super) fn noted_files(&self, label: &Label, last: u64) -> Option<Vec<File>> {
         ["", "-new"]
             .iter()
             .find_map(|suffix| read(&self.place(suffix), label, last))
@@ -176,11 +179,13 @@ impl Pin {
             folder: self.folder.clone(),
             cause: cause.to_string(),
         };
+        let maps = programs.maps();
+        let duplicated = || Error::bpf("duplicating a map's descriptor");
         let journal = Journal {
-            even: programs.handle(|maps| &maps.even)?,
-            odd: programs.handle(|maps| &maps.odd)?,
-            turn: programs.handle(|maps| &maps.turn)?,
-            written: programs.handle(|maps| &maps.label)?,
+            even: maps.even.try_clone().map_err(duplicated())?,
+            odd: maps.odd.try_clone().map_err(duplicated())?,
+            turn: maps.turn.try_clone().map_err(duplicated())?,
+            label_map: maps.label.try_clone().map_err(duplicated())?,
             label,
             turns: 0,
             state: State::Resting {
@@ -194,31 +199,16 @@ impl Pin {
         remove(&new).map_err(failed)?;
         fs::create_dir_all(&new).map_err(failed)?;
         programs.pin(&new)?;
-        for (map, name) in [
-            (&journal.even, "even_turns"),
-            (&journal.odd, "odd_turns"),
-            (&programs.handle(|maps| &maps.counters)?, "counters"),
-            // Without a label it says nothing.
-            (&journal.written, "label"),
-        ] {
-            let mut map = MapHandle::try_from(map).map_err(Error::bpf("pinning the journal"))?;
-            map.pin(new.join(name))
-                .map_err(Error::bpf("pinning the journal"))?;
-        }
+        let maps = programs.maps();
+        let pinned = || Error::bpf("pinning the journal");
+        maps.even.pin(&new.join(EVEN)).map_err(pinned())?;
+        maps.odd.pin(&new.join(ODD)).map_err(pinned())?;
+        maps.counters.pin(&new.join(COUNTERS)).map_err(pinned())?;
+        // Without a label it says nothing.
+        maps.label.pin(&new.join(LABEL)).map_err(pinned())?;
         remove(&place).map_err(failed)?;
         fs::rename(&new, &place).map_err(failed)?;
         Ok(journal)
-    }
-}
-
-impl Capture {
-    /// Says that all that was handed on is in the log and on the disk, with this as the log's last epoch.
-    ///
-    /// # Errors
-    /// [`Error::Bpf`]
-    pub fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
-        let pinned = self.pinned.as_mut();
-        pinned.map_or(Ok(()), |pinned| pinned.recorded(epoch))
     }
 }
 
@@ -265,7 +255,7 @@ impl Journal {
                 if *until <= Instant::now() && programs.counters()?.next != *number =>
             {
                 self.turns += 1;
-                write(&self.turn, &self.turns.to_ne_bytes())?;
+                maps::set(&self.turn, self.turns).map_err(Error::bpf("writing the journal"))?;
                 self.state = State::Turning(thread::spawn(sys::sched::grace_period));
             }
             State::Turning(waiting) if waiting.is_finished() => {
@@ -320,13 +310,7 @@ impl Journal {
             1 => &self.even,
             _ => &self.odd,
         };
-        let keys: Vec<_> = before.keys().collect();
-        let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
-        if count > 0 {
-            before
-                .delete_batch(&keys.concat(), count, MapFlags::ANY, MapFlags::ANY)
-                .map_err(Error::bpf("emptying the journal"))?;
-        }
+        before.clear().map_err(Error::bpf("emptying the journal"))?;
         self.label.epoch = Some(epoch);
         self.write()?;
         self.state = State::Resting {
@@ -338,27 +322,17 @@ impl Journal {
 
     fn seed(&self, files: &[File]) -> Result<(), Error> {
         for file in files {
-            self.even
-                .update(&key_of(*file), &1u32.to_ne_bytes(), MapFlags::ANY)
-                .map_err(Error::bpf("filling the journal"))?;
+            let inserted = self.even.insert(*file);
+            inserted.map_err(Error::bpf("filling the journal"))?;
         }
         Ok(())
     }
 
     fn write(&self) -> Result<(), Error> {
         let text = serde_json::to_vec(&self.label);
-        let mut text = text.map_err(|error| Error::io("a label")(error.into()))?;
-        if text.len() > LABEL {
-            return Err(Error::io("a label")(io::ErrorKind::InvalidFilename.into()));
-        }
-        text.resize(LABEL, 0);
-        write(&self.written, &text)
+        let text = text.map_err(|error| Error::io("a label")(error.into()))?;
+        self.label_map.write(&text)
     }
-}
-
-fn write(map: &MapHandle, value: &[u8]) -> Result<(), Error> {
-    map.update(&0u32.to_ne_bytes(), value, MapFlags::ANY)
-        .map_err(Error::bpf("writing the journal"))
 }
 
 /// In place of a directory that has left the tree: what became of its files then, nobody has noted.
@@ -369,15 +343,11 @@ const DEPARTED: File = File {
 
 /// What a journal has noted, if it is one of that log up to an epoch that the log has.
 fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
-    let open = |name: &str| MapHandle::from_pinned_path(place.join(name)).ok();
-    let value = |map: &MapHandle| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?;
-    let text = value(&open("label")?)?;
-    let text = text.split(|byte| *byte == 0).next()?;
-    let label: Label = serde_json::from_slice(text).ok()?;
+    let text = LabelMap::open(&place.join(LABEL))?.read()?;
+    let label: Label = serde_json::from_slice(&text).ok()?;
     let holds = label.of == wanted.of && label.epoch.is_some_and(|epoch| epoch <= last);
-    let (even, odd) = (open("even_turns")?, open("odd_turns")?);
-    let mut files = files_of(&even).ok()?;
-    files.extend(files_of(&odd).ok()?);
+    let mut files = FileSet::open(&place.join(EVEN))?.files();
+    files.extend(FileSet::open(&place.join(ODD))?.files());
     if files.contains(&DEPARTED) {
         return None;
     }
@@ -386,7 +356,7 @@ fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
         forgotten,
         overlooked,
         ..
-    } = counters_of(&open("counters")?).ok()?;
+    } = CounterMap::open(&place.join(COUNTERS))?.read().ok()?;
     if !holds || forgotten + overlooked > 0 {
         return None;
     }

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Iter, Link, MapHandle};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,7 +19,8 @@ use super::event::Event;
 use super::events;
 use super::format::Format;
 use super::functions::Functions;
-use super::skel::{CaptureSkelBuilder, OpenCaptureSkel, Plain, types};
+use super::maps::{self, Counters, Maps};
+use super::skel::{CaptureSkelBuilder, OpenCaptureSkel};
 use super::{Error, Options, pin};
 use crate::record::File;
 
@@ -51,6 +52,8 @@ pub(super) struct Scope {
 pub(super) struct Programs {
     ring: Ring,
     bell: Ring,
+    /// What is asked whether the bell rang.
+    bell_map: MapHandle,
     maps: Maps,
     periods: u64,
     found: u64,
@@ -59,35 +62,6 @@ pub(super) struct Programs {
     /// With the names of their programs.
     links: Vec<(String, Link)>,
     functions: Functions,
-}
-
-/// What is shared with the programs beside the ring.
-#[derive(Debug)]
-pub(super) struct Maps {
-    pub(super) counters: MapHandle,
-    bell: MapHandle,
-    lost: MapHandle,
-    period: MapHandle,
-    found: MapHandle,
-    pub(super) answers: MapHandle,
-    pub(super) turn: MapHandle,
-    pub(super) even: MapHandle,
-    pub(super) odd: MapHandle,
-    pub(super) label: MapHandle,
-}
-
-/// What the programs count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counters {
-    /// The number of the next event.
-    pub(super) next: u64,
-    pub(super) dropped: u64,
-    /// Dropped events of which not even the file is known.
-    pub(super) forgotten: u64,
-    /// Files that found no room in a journal that is pinned.
-    pub(super) overlooked: u64,
-    /// Operations under way.
-    pub(super) operations: u64,
 }
 
 impl Programs {
@@ -114,11 +88,10 @@ impl Programs {
 
     fn attach_at(scope: &Scope, options: &Options, functions: Functions) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
-        let mut open = CaptureSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(Error::bpf("opening the programs"))?;
-        settle(&mut open, scope, options, &functions)?;
-        let skel = open.load().map_err(Error::bpf("loading the programs"))?;
+        let builder = CaptureSkelBuilder::default();
+        let skel = bpf::load(builder, &mut storage, "the programs", |open| {
+            configure(open, scope, options, &functions)
+        })?;
         let handle = |map: &libbpf_rs::MapMut<'_>| {
             MapHandle::try_from(map).map_err(Error::bpf("duplicating a map's descriptor"))
         };
@@ -145,18 +118,8 @@ impl Programs {
         Ok(Self {
             ring,
             bell,
-            maps: Maps {
-                counters: handle(&skel.maps.bss)?,
-                bell: handle(&skel.maps.bell)?,
-                lost: handle(&skel.maps.lost)?,
-                period: handle(&skel.maps.data_period)?,
-                found: handle(&skel.maps.data_found)?,
-                answers: handle(&skel.maps.answers)?,
-                turn: handle(&skel.maps.data_turn)?,
-                even: handle(&skel.maps.even_turns)?,
-                odd: handle(&skel.maps.odd_turns)?,
-                label: handle(&skel.maps.label)?,
-            },
+            bell_map: handle(&skel.maps.bell)?,
+            maps: Maps::new(&skel.maps).map_err(Error::bpf("duplicating a map's descriptor"))?,
             periods: 1,
             found: 0,
             waiting,
@@ -190,7 +153,7 @@ impl Programs {
         at_most: Duration,
         also: Option<BorrowedFd<'_>>,
     ) -> Result<bool, Error> {
-        let asked = [Some(self.maps.bell.as_fd()), also].into_iter().flatten();
+        let asked = [Some(self.bell_map.as_fd()), also].into_iter().flatten();
         wait(asked, at_most)?;
         let before = self.bell.position();
         self.bell.consume(|_| {});
@@ -198,12 +161,11 @@ impl Programs {
     }
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {
-        counters_of(&self.maps.counters)
+        self.maps.counters.read()
     }
 
-    /// Of one of the maps, a descriptor of its own.
-    pub(super) fn handle(&self, of: impl FnOnce(&Maps) -> &MapHandle) -> Result<MapHandle, Error> {
-        MapHandle::try_from(of(&self.maps)).map_err(Error::bpf("duplicating a map's descriptor"))
+    pub(super) fn maps(&self) -> &Maps {
+        &self.maps
     }
 
     /// Has the programs stay attached when this process ends, until their links in this folder of a BPF file
@@ -218,12 +180,10 @@ impl Programs {
 
     /// Files of which an event was dropped since the last call.
     pub(super) fn take_lost(&self) -> Result<Vec<File>, Error> {
-        let files = files_of(&self.maps.lost)?;
+        let files = self.maps.lost.files();
         for file in &files {
-            self.maps
-                .lost
-                .delete(&key_of(*file))
-                .map_err(Error::bpf("taking what was lost"))?;
+            let removed = self.maps.lost.remove(*file);
+            removed.map_err(Error::bpf("taking what was lost"))?;
         }
         Ok(files)
     }
@@ -231,27 +191,13 @@ impl Programs {
     /// From now on writes are told again that were told before.
     pub(super) fn next_period(&mut self) -> Result<(), Error> {
         self.periods += 1;
-        self.maps
-            .period
-            .update(
-                &0u32.to_ne_bytes(),
-                &self.periods.to_ne_bytes(),
-                MapFlags::ANY,
-            )
-            .map_err(Error::bpf("beginning a period"))
+        maps::set(&self.maps.period, self.periods).map_err(Error::bpf("beginning a period"))
     }
 
     /// From now on the programs ask again of each file whether it is in the tree.
-    pub(super) fn found(&mut self) -> Result<(), Error> {
+    pub(super) fn reveal_files(&mut self) -> Result<(), Error> {
         self.found += 1;
-        self.maps
-            .found
-            .update(
-                &0u32.to_ne_bytes(),
-                &self.found.to_ne_bytes(),
-                MapFlags::ANY,
-            )
-            .map_err(Error::bpf("telling that files were found"))
+        maps::set(&self.maps.found, self.found).map_err(Error::bpf("telling that files were found"))
     }
 
     /// Has operations told, as far as they are, whose calls are waiting for something: nobody waits for them any more.
@@ -287,50 +233,7 @@ pub(super) fn wait<'fd>(
     }
 }
 
-/// What programs count in the map of their globals.
-pub(super) fn counters_of(map: &MapHandle) -> Result<Counters, Error> {
-    let bytes = map
-        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-        .map_err(Error::bpf("reading the counters"))?;
-    let bytes = bytes.unwrap_or_default();
-    let Some((counters, _)) = types::bss::split(&bytes) else {
-        return Err(Error::Unknown);
-    };
-    if counters.unwatched != 0 {
-        let many = "more than 65536 files of the overlay are mapped to be stored to";
-        return Err(Error::io("watching stores")(io::Error::other(many)));
-    }
-    Ok(Counters {
-        next: counters.next_number,
-        dropped: counters.dropped,
-        forgotten: counters.forgotten,
-        overlooked: counters.overlooked,
-        operations: counters.operations,
-    })
-}
-
-/// The files that a map has as keys.
-pub(super) fn files_of(map: &MapHandle) -> Result<Vec<File>, Error> {
-    let files = map.keys().map(|key| {
-        let (file, _) = types::file_key::split(&key)?;
-        Some(File {
-            inode: file.inode,
-            generation: file.generation,
-        })
-    });
-    files.collect::<Option<_>>().ok_or(Error::Unknown)
-}
-
-/// A file as the programs name it.
-pub(super) fn key_of(file: File) -> [u8; 16] {
-    let mut key = [0; 16];
-    let (inode, rest) = key.split_at_mut(8);
-    inode.copy_from_slice(&file.inode.to_ne_bytes());
-    rest[..4].copy_from_slice(&file.generation.to_ne_bytes());
-    key
-}
-
-fn settle(
+fn configure(
     open: &mut OpenCaptureSkel<'_>,
     scope: &Scope,
     options: &Options,

@@ -18,18 +18,24 @@ use nix::sys::stat::{FileStat, fstat, fstatat};
 use sys::handle::{self, Handle};
 use sys::holes;
 
-use super::event::nanoseconds;
+use super::event::{Event, What, nanoseconds};
+use super::extended;
 use super::format::{self, Format};
-use super::overlay::{self, Answer, Held};
+use super::overlay::{self, Answer, OverlayFiles};
 use super::program::Programs;
 use super::{Error, Options, mounts};
-use crate::record::{Attributes, File, Kind, Name};
+use crate::record::{Attributes, Extended, File, Kind, Name};
 
 /// To open a file that is said to be busy.
 const ATTEMPTS: u32 = 1000;
 /// So that attempts take as long as the kernel gives the holder of a lease, which is 45 s.
 const LEASE: Duration = Duration::from_millis(50);
 const TYPE: u32 = 0o170_000;
+/// No file is called so.
+const STRANGER: File = File {
+    inode: u64::MAX,
+    generation: u32::MAX,
+};
 
 /// The file system that the tree is on.
 #[derive(Debug)]
@@ -41,14 +47,14 @@ pub(super) struct Source {
     /// It has data in its journal, too.
     journals_data: bool,
     /// Of an overlay.
-    held: Option<Held>,
+    overlay: Option<OverlayFiles>,
     /// Directories in which something is mounted on names that were left out for it, when they were listed last.
     hidden: BTreeSet<File>,
 }
 
 /// What a name in a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum Lookup {
     File(File),
     /// What it is, something that is mounted on it hides.
     Hidden,
@@ -94,9 +100,9 @@ impl Source {
         }
         let journals_data = format == Format::Ext4
             && mounts::has_option(&root, &["data=journal"]).map_err(failed)?;
-        let (name, held) = if let Format::Overlay { .. } = format {
-            let (name, held) = Held::new(&root).map_err(failed)?;
-            (name, Some(held))
+        let (name, overlay) = if let Format::Overlay { .. } = format {
+            let (name, overlay) = OverlayFiles::new(&root).map_err(failed)?;
+            (name, Some(overlay))
         } else {
             let handle = Handle::of(&root, "".as_ref()).map_err(failed)?;
             (format.file(&handle).ok_or_else(unknown)?, None)
@@ -107,17 +113,19 @@ impl Source {
             path: path.to_owned(),
             format,
             journals_data,
-            held,
+            overlay,
             hidden: BTreeSet::new(),
         })
     }
 
     /// Learns what only the programs know: how an overlay tells of its files.
     pub(super) fn attach(&mut self, programs: &Programs) -> Result<(), Error> {
-        let Some(held) = &mut self.held else {
+        let Some(files) = &mut self.overlay else {
             return Ok(());
         };
-        let answer = held.attach(self.name, programs.handle(|maps| &maps.answers)?);
+        let answers = programs.maps().answers.try_clone();
+        let answers = answers.map_err(Error::bpf("duplicating a map's descriptor"))?;
+        let answer = files.attach(self.name, answers);
         let Answer { magic, .. } = answer.map_err(|cause| self.failed(self.name, cause))?;
         let format = self.format.above(magic);
         self.format = format.map_err(|on| Error::FileSystem {
@@ -151,7 +159,7 @@ impl Source {
 
     /// Whether files may be outside of the tree, and come into it.
     pub(super) fn has_outside(&self) -> bool {
-        self.held.is_none() && !self.format.is_first(self.name)
+        self.overlay.is_none() && !self.format.is_first(self.name)
     }
 
     /// Whether what is dirty is clean only once the file system has committed its journal.
@@ -160,23 +168,56 @@ impl Source {
     }
 
     /// Whether it holds the files that it names.
-    pub(super) fn holds(&self) -> bool {
-        self.held.is_some()
+    pub(super) fn is_overlay(&self) -> bool {
+        self.overlay.is_some()
     }
 
-    pub(super) fn held(&self) -> Option<&Held> {
-        self.held.as_ref()
+    /// Whether an overlay may have copied the file up by now, with an operation that is over or not.
+    pub(super) fn is_copied(&mut self, file: File, over: bool) -> Result<bool, Error> {
+        let copied = self
+            .overlay
+            .as_mut()
+            .map(|files| files.is_copied(file, over));
+        let copied = copied.transpose();
+        Ok(copied.map_err(|cause| self.failed(file, cause))? == Some(true))
     }
 
-    pub(super) fn held_mut(&mut self) -> Option<&mut Held> {
-        self.held.as_mut()
+    /// Files by what the programs call one.
+    pub(super) fn called(&self, file: File) -> Vec<File> {
+        match &self.overlay {
+            Some(files) => files.named(file.inode),
+            None => vec![file],
+        }
+    }
+
+    /// The events that one is of all files that it may be about.
+    pub(super) fn translate(&self, mut event: Event) -> Vec<Event> {
+        if !self.is_overlay() {
+            return vec![event];
+        }
+        let first = |file| self.called(file).first().copied().unwrap_or(STRANGER);
+        if let What::New(state) | What::State(state) | What::Unlink(state) = &mut event.what {
+            state.parent = first(state.parent);
+            if let Some((directory, _)) = &mut state.name {
+                *directory = first(*directory);
+            }
+        }
+        let mut files = self.called(event.file);
+        if files.is_empty() {
+            files.push(STRANGER);
+        }
+        let events = files.into_iter().map(|file| Event {
+            file,
+            ..event.clone()
+        });
+        events.collect()
     }
 
     /// That the file is no part of the tree any more.
     pub(super) fn forget(&mut self, file: File) {
         self.hidden.remove(&file);
-        if let Some(held) = &mut self.held {
-            held.forget(file);
+        if let Some(files) = &mut self.overlay {
+            files.forget(file);
         }
     }
 
@@ -187,8 +228,8 @@ impl Source {
         } else {
             flags | OFlag::O_NOATIME | OFlag::O_NONBLOCK
         };
-        if let Some(held) = &self.held {
-            return held
+        if let Some(files) = &self.overlay {
+            return files
                 .open(file, flags)
                 .map_err(|cause| self.failed(file, cause));
         }
@@ -207,8 +248,8 @@ impl Source {
         let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? else {
             return Ok(None);
         };
-        let cleaned = match &self.held {
-            Some(held) => held.clean(&descriptor, self.format.silent()).map(Some),
+        let cleaned = match &self.overlay {
+            Some(files) => files.clean(&descriptor, self.format.silent()).map(Some),
             None if self.journals_data => {
                 handle::clean_journalled(descriptor, offset, length).map(|()| None)
             }
@@ -240,7 +281,11 @@ impl Source {
                     }
                 }
             }
-            _ => self.wait_without_bytes(file)?,
+            _ => {
+                if let Some(descriptor) = self.file(file, OFlag::O_PATH)? {
+                    extended::wait_for_lock(&descriptor);
+                }
+            }
         }
         Ok(())
     }
@@ -251,6 +296,14 @@ impl Source {
         };
         let stat = fstat(&descriptor).map_err(|errno| self.failed(file, errno.into()))?;
         Ok(Some(stat))
+    }
+
+    /// None where the file is gone, or nobody tells.
+    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
+        let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
+            return Ok(None);
+        };
+        extended::read(&descriptor).map_err(|errno| self.failed(file, errno.into()))
     }
 
     /// What the file is; none where it is gone.
@@ -309,9 +362,9 @@ impl Source {
             let found = self.find(&within, &name, entry.ino());
             let found = found.map_err(|cause| self.failed(directory, cause))?;
             match found {
-                Named::File(file) => names.push((name, file)),
-                Named::Hidden => hides = true,
-                Named::Gone => {}
+                Lookup::File(file) => names.push((name, file)),
+                Lookup::Hidden => hides = true,
+                Lookup::Gone => {}
             }
         }
         match hides {
@@ -326,21 +379,21 @@ impl Source {
         self.hidden.iter().copied()
     }
 
-    fn find(&mut self, within: &OwnedFd, name: &Name, inode: u64) -> io::Result<Named> {
-        if let Some(held) = &mut self.held {
-            return held.find(within, name);
+    fn find(&mut self, within: &OwnedFd, name: &Name, inode: u64) -> io::Result<Lookup> {
+        if let Some(files) = &mut self.overlay {
+            return files.find(within, name);
         }
         match Handle::of(within, OsStr::from_bytes(name.as_bytes())) {
             // Of what is mounted the inode numbers do not agree.
             Ok(handle) => Ok(match self.format.file(&handle) {
-                Some(file) if file.inode == inode => Named::File(file),
-                _ => Named::Hidden,
+                Some(file) if file.inode == inode => Lookup::File(file),
+                _ => Lookup::Hidden,
             }),
             // It is mounted, and has no handles.
             Err(cause) if cause.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => {
-                Ok(Named::Hidden)
+                Ok(Lookup::Hidden)
             }
-            Err(cause) if gone(&cause) => Ok(Named::Gone),
+            Err(cause) if gone(&cause) => Ok(Lookup::Gone),
             Err(cause) => Err(cause),
         }
     }
@@ -351,7 +404,7 @@ impl Source {
         let Some(within) = self.file(directory, flags)? else {
             return Ok(None);
         };
-        let found = overlay::look(&within, name);
+        let found = overlay::open_entry(&within, name);
         let found = found.map_err(|cause| self.failed(directory, cause))?;
         Ok(found.map(|(_, status)| status.stx_ino))
     }

@@ -7,13 +7,25 @@ use rustix::fs::FallocateFlags;
 use rustix::{fs, io::Errno};
 use sys::holes;
 
-use super::{Bytes, Fault, Maker};
+use super::{Bytes, Fault, Gate};
 use crate::contents::{self, Extents, Source};
 
 /// How much is copied at once, in bytes.
 const STEP: usize = 1 << 20;
 
-impl Maker {
+/// Writes the bytes of files, and counts them.
+#[derive(Debug)]
+pub(super) struct ByteWriter<'a> {
+    gate: &'a Gate,
+    /// Bytes that were written.
+    written: &'a mut u64,
+}
+
+impl<'a> ByteWriter<'a> {
+    pub(super) fn new(gate: &'a Gate, written: &'a mut u64) -> Self {
+        Self { gate, written }
+    }
+
     /// An empty file, which gets what is on the disk; the rest stays a hole.
     pub(super) fn fill(&mut self, to: &File, size: u64, bytes: Bytes<'_>) -> Result<(), Fault> {
         let shared = match bytes.old {
@@ -24,7 +36,7 @@ impl Maker {
     }
 
     /// Changes what is in the file. Done twice, it is done as once.
-    pub(crate) fn rewrite(
+    pub(super) fn rewrite(
         &mut self,
         to: &File,
         size: u64,
@@ -56,7 +68,7 @@ impl Maker {
                 contents::Bytes::Written { place, at } => {
                     let bytes = source.read(place, *at, start, end)?;
                     to.write_all_at(bytes, start)?;
-                    self.bytes += end - start;
+                    *self.written += end - start;
                 }
                 contents::Bytes::Hole if over => {
                     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -134,7 +146,7 @@ impl Maker {
                 self.gate.pass()?;
                 to.write_all_at(&buffer, at)?;
                 at += step as u64;
-                self.bytes += step as u64;
+                *self.written += step as u64;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use super::check::{self, Check, Checked};
 use super::confirmed::Confirmed;
 use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, keep, place};
-use crate::capture::{self, Capture, INTERVAL, Known, Options, Pin, Progress};
+use crate::capture::{self, Capture, INTERVAL, LogState, Options, Pin, Progress};
 use crate::coverage;
 use crate::patterns::Patterns;
 use crate::verify::{Caught, Scope};
@@ -285,7 +285,7 @@ impl Recorder {
             written.numbered_from = written.before;
             Capture::start(&settings.tree, options)?
         } else {
-            Capture::resume(&settings.tree, options, Known::read(&settings.log)?)?
+            Capture::resume(&settings.tree, options, LogState::read(&settings.log)?)?
         };
         if settings.pin.is_none() {
             written.unpin(settings)?;

@@ -2,36 +2,33 @@
 
 use control::metrics::Text;
 
-use super::Service;
 use super::apply::Done;
 use super::capture::Captured;
 use super::check::Checked;
 use super::freezer::Pressure;
 use super::receive::Received;
-use super::status::{PartStatus, Progress, State};
+use super::status::{PartStatus, Progress, State, Status};
 use crate::ship::nats::Published;
 use crate::ship::tcp;
 
 type Labels<'a> = [(&'a str, &'a str); 2];
 
-impl Service {
-    /// One scrape.
-    pub fn metrics(&self) -> String {
-        let mut text = Text::new();
-        for part in &self.status().parts {
-            let labels = [("part", part.name.as_str()), ("kind", part.kind)];
-            state(&mut text, labels, part);
-            match &part.progress {
-                Some(Progress::Capture(captured)) => capture(&mut text, labels, captured),
-                Some(Progress::Serve(_, status)) => serve(&mut text, labels, status),
-                Some(Progress::Publish(published)) => publish(&mut text, labels, published),
-                Some(Progress::Receive(received)) => receive(&mut text, labels, received),
-                Some(Progress::Apply(done)) => apply(&mut text, labels, done),
-                None => {}
-            }
+/// One scrape.
+pub(super) fn render(status: &Status) -> String {
+    let mut text = Text::new();
+    for part in &status.parts {
+        let labels = [("part", part.name.as_str()), ("kind", part.kind)];
+        state(&mut text, labels, part);
+        match &part.progress {
+            Some(Progress::Capture(captured)) => capture(&mut text, labels, captured),
+            Some(Progress::Serve(_, status)) => serve(&mut text, labels, status),
+            Some(Progress::Publish(published)) => publish(&mut text, labels, published),
+            Some(Progress::Receive(received)) => receive(&mut text, labels, received),
+            Some(Progress::Apply(done)) => apply(&mut text, labels, done),
+            None => {}
         }
-        text.to_string()
     }
+    text.to_string()
 }
 
 fn state(text: &mut Text, labels: Labels<'_>, part: &PartStatus) {

@@ -142,6 +142,11 @@ impl Service {
         }
     }
 
+    /// What the parts count, in the Prometheus text format: one scrape.
+    pub fn metrics(&self) -> String {
+        metrics::render(&self.status())
+    }
+
     /// Ends all parts: captures say what has happened until now, what was received is made durable, and
     /// then the rest has a moment to ship and apply it.
     pub fn stop(&self) {

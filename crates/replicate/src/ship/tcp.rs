@@ -52,7 +52,7 @@ pub enum Error {
          the address a name that it is for"
     )]
     NotTrusted(String),
-    #[error("{}: {}", .reason.said(), .text)]
+    #[error("{}: {}", .reason.text(), .text)]
     Refused { reason: Reason, text: String },
     #[error(
         "the other end speaks version {0} of the protocol, this one {VERSION}: use the same lowroad"
@@ -127,23 +127,6 @@ impl From<rustls::Error> for Error {
                 other => return Self::Tls(rustls::Error::AlertReceived(other)),
             }),
             other => Self::Tls(other),
-        }
-    }
-}
-
-impl Reason {
-    fn said(self) -> &'static str {
-        match self {
-            Self::Version => "the server speaks another version of the protocol",
-            Self::Compacted => {
-                "what this copy lacks was compacted away at the source; `--fresh` replaces the copy"
-            }
-            Self::OtherLog => "this is a copy of another log; `--fresh` replaces it",
-            Self::Diverged => {
-                "this copy has what the source lost, with its power most likely, or other records; `--fresh` replaces it"
-            }
-            Self::Full => "the server has as many replicas as it takes",
-            Self::Source => "the server cannot read its log",
         }
     }
 }

@@ -50,7 +50,7 @@ pub fn verify_live(
         let roots = (folder, against);
         let compared = (scope, Filter::new(latest.state.tree.patterns())?);
         let mut verdict = compare(&latest.state, roots, compared, &wanted, &mut |progress| {
-            watch(&before.and(progress))
+            watch(&before.join(progress))
         })?;
         verdict.epoch = latest.epoch;
         written |= latest.advance()?;
@@ -118,16 +118,6 @@ impl<'a> Latest<'a> {
             }
         }
         Ok(any)
-    }
-}
-
-impl Progress {
-    fn and(&self, now: &Self) -> Self {
-        Self {
-            names: self.names.max(now.names),
-            bytes: self.bytes + now.bytes,
-            differences: now.differences,
-        }
     }
 }
 

@@ -37,6 +37,8 @@ pub use rolling::{Caught, Differing, Looked, Rolling};
 
 /// What files are compared and hashed in, in bytes.
 pub const BLOCK: usize = 64 << 10;
+/// What looking at a name takes, in bytes read.
+const NAME_COST: u64 = 4096;
 
 /// What of a tree is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,23 @@ pub struct Progress {
     pub bytes: u64,
     /// Names and bytes that differ.
     pub differences: u64,
+}
+
+impl Progress {
+    /// What it took, as [`Rolling::work`] counts.
+    pub fn work(&self) -> u64 {
+        self.bytes
+            .saturating_add(self.names.saturating_mul(NAME_COST))
+    }
+
+    /// Of a comparison that was begun again: this before, and `now` since.
+    fn join(&self, now: &Self) -> Self {
+        Self {
+            names: self.names.max(now.names),
+            bytes: self.bytes + now.bytes,
+            differences: now.differences,
+        }
+    }
 }
 
 /// Is told how far it is, and says whether to go on.

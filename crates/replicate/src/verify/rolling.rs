@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use super::live::{changed_since, moved_since};
 use super::report::{Difference, Verdict, What};
 use super::wanted::Wanted;
-use super::{Error, Progress, Scope, Watch, compare};
+use super::{Error, NAME_COST, Progress, Scope, Watch, compare};
 use crate::log::Reader;
 use crate::patterns::Filter;
 use crate::record::{Entry, File, Kind, Name};
@@ -25,8 +25,6 @@ const LOOKS: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// As many names are looked at again at most; more are left to the next round.
 const AGAIN: usize = 10_000;
-/// What looking at a name takes, in bytes read.
-const NAME: u64 = 4096;
 /// Between two records of the log, the watcher is asked so often.
 const ASKED: u64 = 1024;
 
@@ -135,7 +133,9 @@ impl Rolling {
     /// What a round takes, in bytes read; a name counts as some.
     pub fn work(&self) -> u64 {
         let files = self.state.tree.files();
-        files.map(|(_, node)| node.size.saturating_add(NAME)).sum()
+        files
+            .map(|(_, node)| node.size.saturating_add(NAME_COST))
+            .sum()
     }
 
     /// Whether some of it is to be looked at again.
@@ -288,13 +288,6 @@ impl Rolling {
     }
 }
 
-impl Progress {
-    /// What it took, as [`Rolling::work`] counts.
-    pub fn work(&self) -> u64 {
-        self.bytes.saturating_add(self.names.saturating_mul(NAME))
-    }
-}
-
 impl Looked {
     fn end() -> Self {
         Self {
@@ -354,7 +347,7 @@ fn boundary(tree: &Tree, after: Option<&[u8]>, work: u64) -> Option<Vec<u8>> {
         if is_directory(tree, file) {
             way.push((file, None));
         }
-        left = left.saturating_sub(size.saturating_add(NAME));
+        left = left.saturating_sub(size.saturating_add(NAME_COST));
         if left == 0 {
             let names = way.iter().filter_map(|(_, last)| last.as_ref());
             return Some(names.map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'));

@@ -202,6 +202,22 @@ impl Reason {
         Self::Source,
     ];
 
+    /// What a user is told.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Version => "the server speaks another version of the protocol",
+            Self::Compacted => {
+                "what this copy lacks was compacted away at the source; `--fresh` replaces the copy"
+            }
+            Self::OtherLog => "this is a copy of another log; `--fresh` replaces it",
+            Self::Diverged => {
+                "this copy has what the source lost, with its power most likely, or other records; `--fresh` replaces it"
+            }
+            Self::Full => "the server has as many replicas as it takes",
+            Self::Source => "the server cannot read its log",
+        }
+    }
+
     fn byte(self) -> u8 {
         match self {
             Self::Version => 1,

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use replicate::capture::{Capture, INTERVAL, Known, Options, Pin, Progress};
+use replicate::capture::{Capture, INTERVAL, LogState, Options, Pin, Progress};
 use replicate::log::{self, Reader, Writer};
 use replicate::patterns::Patterns;
 use replicate::record::{Change, Entry};
@@ -43,7 +43,7 @@ fn a_capture() {
         return;
     };
     let mut writer = Writer::open(Path::new(&log), log::Options::default()).unwrap();
-    let known = Known::read(Path::new(&log)).unwrap();
+    let known = LogState::read(Path::new(&log)).unwrap();
     let pin = env::var_os(PIN).map(|folder| Pin {
         folder: folder.into(),
         log: log.into(),

@@ -1,0 +1,111 @@
+//! Makes the whole tree anew, beside the one that is there.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags, RenameFlags};
+use rustix::{fs, io::Errno};
+
+use super::fold::Fold;
+use super::{Error, TREE, folders, wipe};
+use crate::make::Maker;
+use crate::restore::{self, fill};
+
+/// A tree that is made in an empty folder, and then takes the place of the one that is there.
+#[derive(Debug)]
+pub(super) struct Rebuild<'a> {
+    fold: &'a Fold,
+    /// The folder of the replica.
+    top: &'a OwnedFd,
+    staging: OwnedFd,
+    new: OwnedFd,
+    /// Where it is made.
+    path: PathBuf,
+    maker: Maker,
+}
+
+impl<'a> Rebuild<'a> {
+    /// An empty folder in `staging`, which is at `path`.
+    pub(super) fn new(
+        fold: &'a Fold,
+        top: &'a OwnedFd,
+        (staging, path): (OwnedFd, PathBuf),
+        maker: Maker,
+    ) -> Result<Self, Error> {
+        let path = path.join(TREE);
+        let failed = |errno: Errno| Error::of(path.clone(), errno.into());
+        maker.gate.pass().map_err(failed)?;
+        fs::mkdirat(&staging, TREE, Mode::RWXU).map_err(failed)?;
+        let new = folders::open(&staging, TREE, OFlags::RDONLY | OFlags::DIRECTORY);
+        let new = new.map_err(failed)?;
+        Ok(Self {
+            fold,
+            top,
+            staging,
+            new,
+            path,
+            maker,
+        })
+    }
+
+    /// Makes all files; the number of their names. They are on the disk then.
+    pub(super) fn fill(&mut self) -> Result<u64, Error> {
+        let to = (&self.new, self.path.as_path());
+        let names = fill(&self.fold.tree, &self.fold.contents, to, &mut self.maker);
+        let names = names.map_err(|error| match error {
+            restore::Error::Log(log) => Error::Log(log),
+            restore::Error::Io { path, cause } => Error::of(path, cause),
+            restore::Error::Occupied(path) => Error::Occupied(path),
+        })?;
+        self.sync()?;
+        Ok(names)
+    }
+
+    /// Gives the new tree its name; what had it is left in `staging`. What the new one is made of.
+    pub(super) fn place(mut self) -> Result<Maker, Error> {
+        let placed = self.exchange();
+        placed.map_err(|errno| Error::of(self.path.clone(), errno.into()))?;
+        self.sync()?;
+        Ok(self.maker)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let failed = |errno: Errno| Error::of(self.path.clone(), errno.into());
+        fs::syncfs(&self.new).map_err(failed)
+    }
+
+    fn exchange(&mut self) -> Result<(), Errno> {
+        let Self {
+            staging,
+            new,
+            maker,
+            ..
+        } = self;
+        // A directory that goes elsewhere is written to, and its owner may not be allowed to.
+        if !maker.owned {
+            maker.gate.pass()?;
+            wipe::permit(new.as_fd())?;
+            match folders::open(self.top, TREE, OFlags::PATH | OFlags::DIRECTORY) {
+                Ok(old) => wipe::permit(old.as_fd())?,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        maker.gate.pass()?;
+        let exchange = RenameFlags::EXCHANGE;
+        match fs::renameat_with(&*staging, TREE, self.top, TREE, exchange) {
+            Err(Errno::NOENT) => fs::renameat(&*staging, TREE, self.top, TREE)?,
+            done => done?,
+        }
+        let tree = &self.fold.tree;
+        match tree.root().and_then(|root| tree.get(root)) {
+            Some(root) if !maker.owned => {
+                let left = maker.left;
+                let done = maker.attributes(root, new.as_fd());
+                maker.left = left;
+                done
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Compares what is read with a log that is taken up, so that only what differs is said.
+
+use std::path::Path;
+
+use crate::contents::{Contents, Source};
+use crate::log::{self, Reader};
+use crate::record::{Change, File};
+use crate::tree::Tree;
+
+/// What is compared at once, in bytes.
+const BLOCK: u64 = 64 << 10;
+
+/// What a log says, read to its end.
+#[derive(Debug)]
+pub struct LogState {
+    pub(super) tree: Tree,
+    pub(super) contents: Contents,
+}
+
+/// What it took to take up a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rescan {
+    /// Files of all kinds that were compared with what the log says of them.
+    pub files: u64,
+    /// Files that the log did not have, or of another kind.
+    pub new: u64,
+    /// Files that the log had, and the tree does not.
+    pub gone: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Bytes that the log did not have so: those of new files among them.
+    pub differed: u64,
+    /// Only files were compared that a journal has noted.
+    pub journal: bool,
+}
+
+/// The comparison with the log that is taken up, if one is.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// Until the first epoch.
+    log: Option<LogContents>,
+    counts: Option<Rescan>,
+}
+
+/// What the log says of files, while it is compared with them.
+#[derive(Debug)]
+struct LogContents {
+    contents: Contents,
+    source: Source,
+    /// Files that were said to be new, or gone, since.
+    new: u64,
+    gone: u64,
+}
+
+impl LogState {
+    /// Folds all records. Nobody may write the log any more, or only who asks.
+    ///
+    /// # Errors
+    /// What is wrong with the log.
+    pub fn read(folder: &Path) -> Result<Self, log::Error> {
+        let mut reader = Reader::open(folder)?;
+        let (mut tree, mut contents) = (Tree::default(), Contents::default());
+        while let Some(located) = reader.read()? {
+            let folded = tree.fold(&located.record);
+            folded.map_err(|invalid| log::Error::Invalid {
+                folder: folder.to_owned(),
+                invalid,
+            })?;
+            contents.follow(&located);
+        }
+        Ok(Self { tree, contents })
+    }
+}
+
+impl Comparison {
+    /// With a log. `journal` has noted which files may differ.
+    pub(super) fn new(contents: Contents, journal: bool) -> Self {
+        Self {
+            log: Some(LogContents {
+                contents,
+                source: Source::default(),
+                new: 0,
+                gone: 0,
+            }),
+            counts: Some(Rescan {
+                journal,
+                ..Rescan::default()
+            }),
+        }
+    }
+
+    /// None where no log was taken up.
+    pub(super) fn rescan(&self) -> Option<Rescan> {
+        self.counts
+    }
+
+    pub(super) fn count_files(&mut self, files: u64) {
+        if let Some(counts) = &mut self.counts {
+            counts.files += files;
+        }
+    }
+
+    /// From now on the log says something else.
+    pub(super) fn follow(&mut self, change: &Change) {
+        let Some(log) = &mut self.log else {
+            return;
+        };
+        match change {
+            Change::New { .. } => log.new += 1,
+            Change::Gone { .. } => log.gone += 1,
+            _ => {}
+        }
+        log.contents.forget(change);
+    }
+
+    /// Whether the log is known to have this hole.
+    pub(super) fn has_hole(&self, file: File, offset: u64, length: u64) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|log| log.contents.says_hole(file, offset, offset + length))
+    }
+
+    /// The ranges of bytes that the log is not known to have so, by their starts and ends.
+    pub(super) fn differences(
+        &mut self,
+        file: File,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<Vec<(u64, u64)>, log::Error> {
+        let length = bytes.len() as u64;
+        let Some(LogContents {
+            contents, source, ..
+        }) = &mut self.log
+        else {
+            return Ok(vec![(offset, offset + length)]);
+        };
+        let mut differ: Vec<(u64, u64)> = Vec::new();
+        let mut at = offset;
+        while at < offset + length {
+            let end = (at - at % BLOCK + BLOCK).min(offset + length);
+            let block = part(bytes, at - offset, end - offset);
+            if !contents.says(source, file, at, block)? {
+                match differ.last_mut() {
+                    Some((_, to)) if *to == at => *to = end,
+                    _ => differ.push((at, end)),
+                }
+            }
+            at = end;
+        }
+        if let Some(counts) = &mut self.counts {
+            counts.bytes += length;
+            counts.differed += differ.iter().map(|(from, to)| to - from).sum::<u64>();
+        }
+        Ok(differ)
+    }
+
+    /// The log has all of the tree.
+    pub(super) fn finish(&mut self) {
+        if let Some(LogContents { new, gone, .. }) = self.log.take()
+            && let Some(counts) = &mut self.counts
+        {
+            (counts.new, counts.gone) = (new, gone);
+        }
+    }
+}
+
+/// A range of bytes.
+pub(super) fn part(bytes: &[u8], from: u64, to: u64) -> &[u8] {
+    let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+    bytes.get(at(from)..at(to)).unwrap_or_default()
+}

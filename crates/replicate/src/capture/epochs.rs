@@ -1,0 +1,102 @@
+//! Counts epochs, and decides when the next one is due.
+
+use std::time::{Duration, Instant};
+
+/// A program that goes on and on and syncs nothing: what it has done for so long is an epoch.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
+const MAX_BYTES: usize = 4 << 20;
+/// Calls that are under way are waited for, unless there was no epoch for so long.
+const CALL_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The epochs that were handed to the listener.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    /// The last one; zero before the first.
+    last: u64,
+    /// The last one that has what a program has synced.
+    synced: u64,
+    /// When the last one was handed on.
+    ended: Instant,
+    /// Bytes that were handed on since.
+    bytes: usize,
+    /// When calls under way were not waited for any more.
+    calls_passed: Instant,
+    /// A barrier was seen: the next quiet moment is an epoch.
+    barrier: bool,
+}
+
+impl Epochs {
+    /// `last` is the last epoch of the log.
+    pub(super) fn new(last: u64) -> Self {
+        Self {
+            last,
+            synced: 0,
+            ended: Instant::now(),
+            bytes: 0,
+            calls_passed: Instant::now(),
+            barrier: false,
+        }
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub(super) fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    pub(super) fn has_barrier(&self) -> bool {
+        self.barrier
+    }
+
+    pub(super) fn note_barrier(&mut self) {
+        self.barrier = true;
+    }
+
+    /// The last epoch has what was synced.
+    pub(super) fn answer_barrier(&mut self) {
+        if std::mem::take(&mut self.barrier) {
+            self.synced = self.last;
+        }
+    }
+
+    /// Counts an epoch, and returns its number.
+    pub(super) fn begin_next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Bytes were handed on.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// An epoch was handed on.
+    pub(super) fn end(&mut self) {
+        (self.ended, self.bytes) = (Instant::now(), 0);
+    }
+
+    /// Whether what was handed on has waited for long enough.
+    pub(super) fn is_due(&self) -> bool {
+        self.bytes <= MAX_BYTES && self.ended.elapsed() >= INTERVAL
+    }
+
+    /// For how long it may wait yet. `changed` says whether there is anything.
+    pub(super) fn until_due(&self, changed: bool) -> Duration {
+        match changed && self.bytes <= MAX_BYTES {
+            true => INTERVAL.saturating_sub(self.ended.elapsed()),
+            false => INTERVAL,
+        }
+    }
+
+    /// Whether calls under way have been waited for long enough; if so, the next wait begins.
+    pub(super) fn passes_calls(&mut self) -> bool {
+        let passes = self.ended.max(self.calls_passed).elapsed() >= CALL_TIMEOUT;
+        if passes {
+            self.calls_passed = Instant::now();
+        }
+        passes
+    }
+}

@@ -1,0 +1,248 @@
+//! Reads files of the source, and says what they have: all of a file that the log does not have, and what of others is
+//! in doubt.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::Instant;
+
+use nix::fcntl::OFlag;
+
+use super::doubt::{Doubt, Doubts};
+use super::listings::Listings;
+use super::pace::Pace;
+use super::pipeline::Pipeline;
+use super::source::Stretch;
+use super::{Error, INTERVAL, Listener};
+use crate::record::{Change, File, Kind, Name};
+
+/// As much of a file as one record says.
+const PIECE: u64 = 256 << 10;
+
+/// Reads at a pace.
+#[derive(Debug)]
+pub(super) struct FileReader {
+    listings: Listings,
+    pace: Pace,
+}
+
+impl FileReader {
+    /// `rate_limit` is in bytes a second.
+    pub(super) fn new(rate_limit: Option<NonZeroU64>) -> Self {
+        Self {
+            listings: Listings::default(),
+            pace: Pace::new(rate_limit),
+        }
+    }
+
+    /// Reads what is in doubt. Directories that no path leads to come last: by then one may have been found.
+    pub(super) fn read_all(
+        &mut self,
+        doubts: &Doubts,
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Error> {
+        let mut later = Vec::new();
+        for (file, doubt) in doubts {
+            match pipeline.shadow.is_nowhere(*file) {
+                true => later.push((file, doubt)),
+                false => self.read(*file, doubt, pipeline, listener)?,
+            }
+        }
+        for (file, doubt) in later {
+            self.read(*file, doubt, pipeline, listener)?;
+        }
+        for (directory, names) in self.listings.take() {
+            pipeline.shadow.unlink_missing(directory, &names);
+        }
+        Ok(())
+    }
+
+    /// Reads what of a file is in doubt.
+    fn read(
+        &mut self,
+        file: File,
+        doubt: &Doubt,
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Error> {
+        let shadow = &mut pipeline.shadow;
+        let Some(node) = shadow.tree.get(file) else {
+            return Ok(());
+        };
+        let kind = node.kind.clone();
+        let vague = !shadow.source.format().exact();
+        if vague {
+            // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
+            // nobody is waited for any more is told.
+            shadow.source.stat(file)?;
+        }
+        shadow.source.wait(file, &kind)?;
+        let Some(stat) = shadow.source.stat(file)? else {
+            return shadow.vanish(file);
+        };
+        // Nobody tells when its last user leaves it. Where it gets a name, that directory is read.
+        if vague && stat.st_nlink == 0 && Some(file) != shadow.tree.root() {
+            shadow.remove(file);
+            return Ok(());
+        }
+        if !shadow.recognise(file, &stat)? {
+            return Ok(());
+        }
+        if doubt.attributes || !doubt.ranges.is_empty() {
+            shadow.update_attributes(file, &stat, &self.listings)?;
+        }
+        match kind {
+            Kind::Directory if doubt.names => self.read_names(file, pipeline, listener)?,
+            Kind::Regular => {
+                for range in &doubt.ranges {
+                    self.read_range(file, *range, pipeline, listener)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read_names(
+        &mut self,
+        directory: File,
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Error> {
+        let mut unread = vec![directory];
+        while let Some(directory) = unread.pop() {
+            let Some(entries) = pipeline.shadow.list(directory)? else {
+                pipeline.shadow.remove(directory);
+                continue;
+            };
+            let names: BTreeSet<_> = entries.iter().map(|(name, _)| name.clone()).collect();
+            // Where others are read as well, those come first: else what has moved from one to another would have no name
+            // meanwhile.
+            if pipeline.shadow.boundary().is_open() {
+                self.listings.insert(directory, names);
+            } else {
+                pipeline.shadow.unlink_missing(directory, &names);
+            }
+            pipeline.reveal(&entries)?;
+            for (name, file) in entries {
+                if let Some(below) = self.link(directory, name, file, pipeline, listener)? {
+                    unread.push(below);
+                }
+            }
+            pipeline.pass_on(listener)?;
+        }
+        Ok(())
+    }
+
+    /// Says a name that was found. The file if it is a directory that is to be read.
+    fn link(
+        &mut self,
+        directory: File,
+        name: Name,
+        file: File,
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<Option<File>, Error> {
+        if pipeline.shadow.tree.child(directory, &name) == Some(file) {
+            return Ok(None);
+        }
+        let mut unread = None;
+        pipeline.shadow.note_return(file);
+        if pipeline.shadow.tree.get(file).is_none() {
+            let Some(kind) = self.adopt(file, pipeline, listener)? else {
+                return Ok(None);
+            };
+            unread = (kind == Kind::Directory).then_some(file);
+        }
+        pipeline.shadow.link(directory, name, file);
+        Ok(unread)
+    }
+
+    /// Says all of a file that was not in the tree, its names apart. None where it is gone.
+    pub(super) fn adopt(
+        &mut self,
+        file: File,
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<Option<Kind>, Error> {
+        let shadow = &mut pipeline.shadow;
+        let Some(stat) = shadow.source.stat(file)? else {
+            return Ok(None);
+        };
+        let Some(kind) = shadow.source.kind(file, &stat)? else {
+            return Ok(None);
+        };
+        // Of who writes to it just now, nothing was told that is of use.
+        shadow.source.wait(file, &kind)?;
+        let Some(stat) = shadow.source.stat(file)? else {
+            return Ok(None);
+        };
+        shadow.say(Change::New {
+            file,
+            kind: kind.clone(),
+        });
+        shadow.update_attributes(file, &stat, &self.listings)?;
+        if kind == Kind::Regular {
+            shadow.clean_range(file, 0, u64::MAX)?;
+            self.read_range(file, (0, u64::MAX), pipeline, listener)?;
+        }
+        Ok(Some(kind))
+    }
+
+    pub(super) fn read_range(
+        &mut self,
+        file: File,
+        range: (u64, u64),
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Error> {
+        let Some(opened) = pipeline.shadow.source.file(file, OFlag::O_RDONLY)? else {
+            return Ok(());
+        };
+        for stretch in pipeline.shadow.source.stretches(file, &opened, range)? {
+            let (offset, length) = match stretch {
+                Stretch::Data { offset, length } => (offset, length),
+                Stretch::Hole { offset, length } => {
+                    pipeline.shadow.say_hole(file, offset, length);
+                    continue;
+                }
+            };
+            let mut done = 0;
+            while done < length {
+                let piece = usize::try_from(PIECE.min(length - done)).unwrap_or(usize::MAX);
+                let at = offset + done;
+                let bytes = pipeline.shadow.source.read(file, &opened, at, piece)?;
+                if bytes.is_empty() {
+                    break;
+                }
+                let length = bytes.len() as u64;
+                done += length;
+                pipeline.shadow.say_differences(file, at, bytes)?;
+                pipeline.pass_on(listener)?;
+                self.wait(length, pipeline, listener)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the time that so many bytes are to take, while events go on being taken out of the ring.
+    fn wait(
+        &mut self,
+        bytes: u64,
+        pipeline: &mut Pipeline,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Error> {
+        let Some(until) = self.pace.spend(bytes, Instant::now()) else {
+            return Ok(());
+        };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(INTERVAL));
+            pipeline.pass_on(listener)?;
+        }
+    }
+}

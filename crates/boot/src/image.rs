@@ -102,7 +102,7 @@ impl Image {
         self.write(to, |source| fs::read(source))
     }
 
-    /// Those asked for and those that something is in, each after the one it is in.
+    /// The requested folders and the parents of everything, each after its own parent.
     fn all_folders(&self) -> BTreeSet<&Path> {
         let of_files = self.files.keys().chain(self.texts.keys());
         let holding = of_files
@@ -117,7 +117,7 @@ impl Image {
     }
 }
 
-/// The libraries that a program is linked with; none of a static one, and of what is no program.
+/// The libraries that a program is linked with; none for a static program, or for another file.
 pub fn libraries(program: &Path) -> Vec<PathBuf> {
     let listed = Command::new("ldd").arg(program).output();
     let listed = listed.map(|output| output.stdout).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Why a program or a map could not be used.
 
-/// What was attempted, and libbpf's or the kernel's answer.
+/// The attempted operation, and libbpf's or the kernel's answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 pub struct Error {

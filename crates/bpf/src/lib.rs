@@ -1,6 +1,7 @@
-//! What every crate with BPF programs shares: their headers, how they are built and loaded, and typed
-//! access to their maps. Where programs are attached, `netdev::attach` decides.
+//! Shared by every crate with BPF programs: headers, building and loading, and typed access to maps.
+//! `netdev::attach` attaches programs.
 
+mod batch;
 #[cfg(feature = "build")]
 mod build;
 mod error;
@@ -12,6 +13,7 @@ mod plain_types;
 mod run;
 mod skeleton;
 
+pub use batch::{Batch, Cursor};
 #[cfg(feature = "build")]
 pub use build::{build, compile};
 pub use error::Error;

@@ -5,14 +5,15 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType};
 
 use crate::plain::bytes_of;
 use crate::{Error, Plain};
 
 /// A handle to a map, which lives on without the skeleton.
 pub struct Map<K, V> {
-    handle: MapHandle,
+    pub(crate) handle: MapHandle,
     types: PhantomData<fn(&K) -> V>,
 }
 
@@ -34,6 +35,26 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// The map has keys or values of another size; the process has too many open files.
     pub fn new(map: &MapMut<'_>) -> Result<Self, Error> {
         Self::from_handle(handle(map)?)
+    }
+
+    /// Makes a map that no skeleton declares.
+    ///
+    /// # Errors
+    /// Memory is too small for the entries, or the kernel does not allow these options for the map's type.
+    pub fn create(
+        kind: MapType,
+        name: &str,
+        max_entries: u32,
+        options: &bpf_map_create_opts,
+    ) -> Result<Self, Error> {
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as _,
+            ..*options
+        };
+        let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let (key, value) = (size(size_of::<K>()), size(size_of::<V>()));
+        let handle = MapHandle::create(kind, Some(name), key, value, max_entries, &options);
+        Self::from_handle(handle.map_err(Error::of(format!("making map {name}")))?)
     }
 
     /// # Errors
@@ -90,6 +111,21 @@ impl<K: Plain, V: Plain> Map<K, V> {
             .map_err(about("writing", &self.handle))
     }
 
+    /// Adds or replaces the values of these keys, in their order, by one call.
+    ///
+    /// # Errors
+    /// As [`Self::set`]; there are more keys than values, or fewer.
+    pub fn set_batch(&self, keys: &[K], values: &[V]) -> Result<(), Error> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        let (keys, values, any) = (bytes_of(keys), bytes_of(values), MapFlags::ANY);
+        self.handle
+            .update_batch(keys, values, count, any, any)
+            .map_err(about("writing", &self.handle))
+    }
+
     /// Removes a key and its value.
     ///
     /// # Errors
@@ -107,14 +143,8 @@ impl<V: Plain> Map<u32, V> {
     /// # Errors
     /// The array ends before.
     pub fn set_range(&self, first: u32, values: &[V]) -> Result<(), Error> {
-        let Some(count) = u32::try_from(values.len()).ok().filter(|count| *count > 0) else {
-            return Ok(());
-        };
         let keys: Vec<u32> = (first..).take(values.len()).collect();
-        let (keys, values, any) = (bytes_of(&keys), bytes_of(values), MapFlags::ANY);
-        self.handle
-            .update_batch(keys, values, count, any, any)
-            .map_err(about("writing", &self.handle))
+        self.set_batch(&keys, values)
     }
 }
 
@@ -219,7 +249,10 @@ fn mismatch(what: &str, handle: &MapHandle) -> Error {
     Error::of(format!("map {name} has {what} of another size"))(cause)
 }
 
-fn about<M: MapCore>(action: &'static str, map: &M) -> impl FnOnce(libbpf_rs::Error) -> Error {
+pub(crate) fn about<M: MapCore>(
+    action: &'static str,
+    map: &M,
+) -> impl FnOnce(libbpf_rs::Error) -> Error {
     let what = format!("{action} map {}", map.name().display());
     Error::of(what)
 }

@@ -1,5 +1,7 @@
 //! Structures that a BPF program and this side both know, and their bytes.
 
+use std::ptr;
+
 use libbpf_rs::libbpf_sys;
 
 /// A structure of integers and arrays of them, without gaps: any bytes are a value, and every value
@@ -25,6 +27,16 @@ pub unsafe trait Plain: Copy {
         // SAFETY: there are as many bytes, any of them make a value, and no alignment is needed.
         let read = unsafe { start.as_ptr().cast::<Self>().read_unaligned() };
         Some((read, rest))
+    }
+
+    /// A value of zeros on the heap, for structures that are too large for a stack.
+    fn zeroed() -> Box<Self> {
+        let mut zeroed = Box::new_uninit();
+        // SAFETY: there is room for one value, and zeros are one.
+        unsafe {
+            ptr::write_bytes(zeroed.as_mut_ptr(), 0, 1);
+            zeroed.assume_init()
+        }
     }
 
     /// Its bytes.

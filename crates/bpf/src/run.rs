@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 use libbpf_rs::libbpf_sys::{self, bpf_test_run_opts};
 
-/// What a program is run on.
+/// The input of a test run of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run<'a> {
     pub frame: &'a [u8],
@@ -15,7 +15,7 @@ pub struct Run<'a> {
     pub repeat: u64,
     /// The kernel acts on the verdict of each run, as for a frame that came by a device. XDP only.
     pub live: bool,
-    /// Of live frames, how many the kernel handles together; 0 leaves that to the kernel.
+    /// For live frames, the size of the kernel's batches; 0 leaves it to the kernel.
     pub batch: usize,
 }
 

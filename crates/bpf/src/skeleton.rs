@@ -1,4 +1,4 @@
-//! What [`build`](crate::build) generated, as a module of the crate that asked for it.
+//! The skeletons that [`build`](crate::build) generated, as a module of the calling crate.
 
 /// Declares a module with what was generated from `bpf/NAME.bpf.c`:
 /// `bpf::skeleton!(pub(crate) mod flow = "flow")`. That code is not ours, and not held to our lints.

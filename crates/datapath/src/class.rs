@@ -32,8 +32,8 @@ impl ErrorClass {
 pub trait Classify: Error {
     fn class(&self) -> ErrorClass;
 
-    /// What this machine lacks, for an error of class [`ErrorClass::Missing`]. Each entry has the name of
-    /// what needs it; the name is empty if the error does not know it.
+    /// What this machine lacks, for an error of class [`ErrorClass::Missing`]. Each entry names the part
+    /// that needs it; the name is empty if the error does not know it.
     fn missing(&self) -> Vec<(String, Missing)> {
         vec![(String::new(), Missing::new(self.to_string(), ""))]
     }

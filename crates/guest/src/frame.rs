@@ -91,7 +91,7 @@ impl Frame {
     /// The next frame; none at the end of the stream.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] for what is no frame, and whatever `from` has to say.
+    /// [`io::ErrorKind::InvalidData`] for bytes that are not a frame, and any error of `from`.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut head = [0; HEADER_LEN];
         match from.read_exact(&mut head[..1]) {

@@ -29,17 +29,17 @@ pub(crate) fn is_guest() -> bool {
     Path::new(MODULES).join(ORDER).exists()
 }
 
-/// Whether the first process is this same program, which has nobody's work beside it but its host's.
+/// Whether the first process is this same program, which then does only its host's work.
 pub(crate) fn is_first() -> bool {
     let file = |of: &str| fs::metadata(of).map(|file| (file.dev(), file.ino())).ok();
     let own = file("/proc/self/exe");
     own.is_some() && own == file("/proc/1/exe")
 }
 
-/// Says something on the guest's console, or where a container's errors go.
-pub(crate) fn say(what: &str) {
+/// Writes a line to the guest's console, in a container to standard error.
+pub(crate) fn log(what: &str) {
     let line = format!("guest: {what}\n");
-    // Nobody is there who could be told that it cannot be said.
+    // There is nowhere left to report that this failed.
     let _ = fs::write("/dev/kmsg", &line).or_else(|_| io::stderr().write_all(line.as_bytes()));
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run() -> io::Result<()> {
         fs::create_dir_all(target)?;
         let none: Option<&str> = None;
         if let Err(errno) = mount(Some(kind), target, Some(kind), MsFlags::empty(), none) {
-            say(&format!("mounting {target}: {errno}"));
+            log(&format!("mounting {target}: {errno}"));
         }
     }
     load_modules()?;
@@ -85,7 +85,7 @@ fn load_modules() -> io::Result<()> {
         let module = File::open(folder.join(name))?;
         // One that does not load is missed by what needs it, which says so better.
         if let Err(errno) = finit_module(&module, c"", ModuleInitFlags::empty()) {
-            say(&format!("loading {name}: {errno}"));
+            log(&format!("loading {name}: {errno}"));
         }
     }
     Ok(())

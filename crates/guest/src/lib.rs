@@ -1,6 +1,6 @@
 //! The first program of a virtual machine, or of a container that an engine runs: it sets the guest up and
-//! runs what its host asks for, over a serial port or standard streams that nobody else can reach. Which
-//! programs those are is the host's decision.
+//! runs what its host asks for, over a serial port or standard streams that only the host can reach. The
+//! host decides which programs run.
 //!
 //! The one program of an initial file system, or of an image, calls [`main`] before all else.
 
@@ -31,7 +31,7 @@ pub fn main() -> Option<ExitCode> {
     let (first, second) = (words.next(), words.next());
     let said = first.as_deref();
     let work = match nix::unistd::getpid().as_raw() {
-        // A container has a first process as well, and nobody who set it up has put modules there.
+        // A container has a first process as well, but no modules.
         1 if init::is_guest() => init::run,
         1 if said == Some(HOLD) => init::hold,
         _ if said == Some(SERVE) && second.as_deref() == Some(HOLD) => serve::run_on_streams,
@@ -41,7 +41,7 @@ pub fn main() -> Option<ExitCode> {
     Some(match work() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            init::say(&error.to_string());
+            init::log(&error.to_string());
             ExitCode::FAILURE
         }
     })

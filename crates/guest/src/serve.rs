@@ -136,7 +136,9 @@ impl Session {
                 Err(error) => self.host.send(Kind::Failed, number, error.to_string()),
             },
             Kind::Netlink => self.netlink.send(&frame.bytes, 0).map(drop),
-            other => Err(io::Error::other(format!("the host says {other:?}"))),
+            other => Err(io::Error::other(format!(
+                "unexpected message from the host: {other:?}"
+            ))),
         }
     }
 
@@ -258,7 +260,7 @@ fn clear(named: &[u8]) -> io::Result<()> {
         return Err(io::Error::other("this is not a guest"));
     }
     match kill(ALL_PROCESSES, Signal::SIGKILL) {
-        // There is nobody.
+        // The process no longer exists.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(errno) => return Err(errno.into()),
     }
@@ -304,7 +306,7 @@ fn wait_for(
 ) {
     let status = child.wait().map_or(-1, ExitStatusExt::into_raw);
     groups(running).remove(&number);
-    // Without the host there is nobody to tell.
+    // Without the host, nothing can receive the status.
     let _ = host.send(Kind::Ended, number, status.to_le_bytes());
 }
 

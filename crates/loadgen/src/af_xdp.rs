@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use packet::payload::Header;
-use xsk::{Bind, Frame, Kick, Mode, Pump, Socket};
+use xsk::{Bind, Mode, Pump};
 
 use crate::engine::{BurstResult, Remainder, Transmit};
 use crate::frame::{self, Template};
@@ -16,7 +16,6 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Sender {
     pump: Pump,
     templates: Vec<Template>,
-    burst: Vec<Frame>,
 }
 
 impl Sender {
@@ -33,53 +32,39 @@ impl Sender {
                 pump.umem.bytes_mut(frame).copy_from_slice(&filler);
             }
         }
-        Ok(Self {
-            pump,
-            templates,
-            burst: Vec::with_capacity(load.burst),
-        })
+        Ok(Self { pump, templates })
     }
 
-    /// Moves frames for as many headers as there are into the burst, written.
-    fn write(&mut self, headers: &[Header]) {
-        let free = &mut self.pump.free;
-        let at = free.len() - headers.len().min(free.len());
-        self.burst.extend(free.drain(at..));
-        for (frame, header) in self.burst.iter_mut().zip(headers) {
+    /// Stages frames for as many headers as there are frames for; returns how many.
+    fn write(&mut self, headers: &[Header]) -> usize {
+        let Pump {
+            umem, ports, free, ..
+        } = &mut self.pump;
+        let count = headers.len().min(free.len());
+        let frames = free.drain(free.len() - count..);
+        for (mut frame, header) in frames.zip(headers) {
             let template = &self.templates[header.flow as usize];
             if frame.set(0, template.frame_len()) {
-                template.write(header, self.pump.umem.bytes_mut(frame));
+                template.write(header, umem.bytes_mut(&mut frame));
             }
+            ports[0].stage(frame, ());
         }
-    }
-
-    fn socket(&mut self) -> &mut Socket {
-        self.pump.ports[0].socket_mut()
-    }
-
-    /// Takes back the frames whose transmission is over.
-    fn complete(&mut self) {
-        let Pump { ports, free, .. } = &mut self.pump;
-        ports[0].socket_mut().complete(free);
+        count
     }
 
     /// Asks until the kernel has taken everything: a generator waits where a forwarder drops.
     fn push_out(&mut self) -> Remainder {
         let mut since = None;
         loop {
-            match self.socket().kick() {
-                Ok(Kick::Done) => return Remainder::Nothing,
-                Ok(Kick::Again | Kick::Dropped) => {
-                    self.complete();
-                    if self.socket().unsent() == 0 {
-                        return Remainder::Nothing;
-                    }
-                    let since: Instant = *since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > STALL_TIMEOUT {
-                        return Remainder::NoRoom;
-                    }
-                }
-                Err(error) => return Remainder::Failed(error),
+            if let Err(error) = self.pump.offer(0, |(), _| {}) {
+                return Remainder::Failed(error);
+            }
+            if !self.pump.is_waiting() {
+                return Remainder::Nothing;
+            }
+            let since: Instant = *since.get_or_insert_with(Instant::now);
+            if since.elapsed() > STALL_TIMEOUT {
+                return Remainder::NoRoom;
             }
         }
     }
@@ -87,10 +72,8 @@ impl Sender {
 
 impl Transmit for Sender {
     fn send(&mut self, headers: &[Header]) -> BurstResult {
-        self.complete();
-        self.write(headers);
-        let packets = self.pump.ports[0].socket_mut().send(&mut self.burst);
-        self.pump.free.append(&mut self.burst);
+        self.pump.reclaim();
+        let packets = self.write(headers);
         let rest = match self.push_out() {
             Remainder::Nothing if packets < headers.len() => Remainder::NoRoom,
             rest => rest,
@@ -102,7 +85,6 @@ impl Transmit for Sender {
         let deadline = Instant::now() + STALL_TIMEOUT;
         while self.pump.free.len() < FRAMES as usize && Instant::now() < deadline {
             self.push_out();
-            self.complete();
         }
         (FRAMES as usize - self.pump.free.len()) as u64
     }

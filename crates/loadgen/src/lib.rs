@@ -26,7 +26,7 @@ use sys::caps::Capability;
 pub use far_end::{FarCounts, FarEnd, Verdict};
 pub use replay::{Replay, SkipCounts, Timing};
 
-/// What each backend needs of a machine, by its name.
+/// The requirements of each backend, by its name.
 pub const REQUIREMENTS: &[(&str, &[Requirement])] = &[
     ("socket", &[]),
     (
@@ -134,8 +134,8 @@ pub struct SendReport {
     pub flows: Vec<u64>,
     /// From the first packet's due time until the last was handed over.
     pub elapsed_ns: u64,
-    /// Of that, what was not spent between calls that each send many packets: `Live` as fast as it goes
-    /// pauses there. 0 with other back ends.
+    /// The part of that time within calls that each send many packets: `Live` at full speed pauses between
+    /// them. 0 with other back ends.
     pub sending_ns: u64,
     /// Nanoseconds from due to handed over, a value for each packet; empty without a rate.
     pub lateness: Histogram,

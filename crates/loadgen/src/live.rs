@@ -97,7 +97,7 @@ fn send_paced(
         scheduled: packets,
         sent: packets,
         elapsed_ns: ended.saturating_sub(started),
-        // What pushes packets back is the receiver only where it shares the generator's CPU.
+        // The receiver delays packets only if it shares the generator's CPU.
         lateness_outside_send: lateness.clone(),
         lateness,
         thread_cpu_ns: sys::clock::thread_cpu_ns() - cpu_before,

@@ -1,6 +1,6 @@
-//! A capture of our own making: conversations of many kinds at once, the same for the same seed.
+//! A generated capture: conversations of many kinds at once, the same for the same seed.
 //!
-//! It is no model of anybody's network. It has what flow software has to deal with: few long
+//! It does not model a real network. It has what flow software must handle: few long
 //! conversations and many short ones, both directions, several protocols, and scans.
 
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ const RST: u8 = 0x04;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// Writes a capture of so many packets; returns its output.
+/// Writes a capture of `packets` packets; returns its output.
 pub fn write<W: Write>(output: W, packets: usize, seed: u64) -> io::Result<W> {
     let mut writer = Writer::new(output, ETHERNET)?;
     let mut random = SplitMix64::new(seed);

@@ -26,9 +26,9 @@ impl Graph {
     /// Errors go on after the file's name.
     pub(crate) fn read(mut bytes: &[u8]) -> Result<Self, String> {
         let proto = tract_onnx::onnx().proto_model_for_read(&mut bytes);
-        let mut proto = proto.map_err(|_| "is no ONNX that can be read".to_owned())?;
+        let mut proto = proto.map_err(|_| "is not ONNX that can be read".to_owned())?;
         let graph = proto.graph.as_mut();
-        let graph = graph.ok_or_else(|| "is no ONNX that can be read".to_owned())?;
+        let graph = graph.ok_or_else(|| "is not ONNX that can be read".to_owned())?;
         let labels = labels(graph);
         let output = probabilities(graph)?;
         graph.output = vec![ValueInfoProto {

@@ -10,7 +10,7 @@ use tract_onnx::prelude::{
 };
 use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 
-use crate::network::say;
+use crate::network::null_remedy;
 
 /// What a model takes, each for some of the columns in their order.
 #[derive(Clone, Debug)]
@@ -139,12 +139,14 @@ fn whole(name: &str, columns: &[Column], has_nulls: bool) -> Result<(), String> 
     for column in columns {
         let id = &column.id;
         if !column.is_integer {
-            return Err(format!("takes whole numbers as {name}, and {id} is none"));
+            return Err(format!(
+                "takes whole numbers as {name}, and {id} is not one"
+            ));
         }
         if has_nulls && !column.replaces_null {
-            let say = say(id);
+            let remedy = null_remedy(id);
             return Err(format!(
-                "takes whole numbers as {name}, and {id} may be null: {say}"
+                "takes whole numbers as {name}, and {id} may be null: {remedy}"
             ));
         }
     }
@@ -171,7 +173,9 @@ fn flat(name: &str, tensor: &TensorType, columns: usize) -> Result<bool, String>
         [_, Some(size)] => Err(format!(
             "has {size} inputs, and the manifest names {columns} columns"
         )),
-        _ => Err(format!("has input {name} that is no row for each flow")),
+        _ => Err(format!(
+            "has input {name}, which does not have a row for each flow"
+        )),
     }
 }
 

@@ -17,6 +17,8 @@ mod trees;
 
 use std::process::ExitCode;
 
+use datapath::{Classify as _, ErrorClass};
+
 const USAGE: &str =
     "lowroad-onnx evaluates ONNX models for lowroad and its Python package, which start it.
 It takes no arguments except --help and --version.
@@ -36,14 +38,18 @@ fn main() -> ExitCode {
         }
         Some(_) => {
             eprint!("{USAGE}");
-            return ExitCode::from(2);
+            return exit_code(ErrorClass::Input);
         }
     }
     match serve::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lowroad-onnx: {error}");
-            ExitCode::from(error.exit_code())
+            exit_code(error.class())
         }
     }
+}
+
+fn exit_code(class: ErrorClass) -> ExitCode {
+    ExitCode::from(class.exit_code())
 }

@@ -50,7 +50,7 @@ impl Network {
             let id = &column.id;
             return Err(format!(
                 "does not say what becomes of a missing value, and {id} may be null: {}",
-                say(id)
+                null_remedy(id)
             ));
         }
         let inputs = Inputs::of(&graph.inputs(), &manifest.columns, manifest.has_nulls)?;
@@ -97,7 +97,7 @@ impl Network {
         let numbers = self.numbers(&columns)?;
         let mut rows = numbers.chunks_exact(self.model.classes.len());
         if !rows.all(output::is_shares) {
-            return Err("gives numbers that are no probabilities: let it end in Softmax, or in Sigmoid for the second of two classes".to_owned());
+            return Err("gives numbers that are not probabilities: let it end in Softmax, or in Sigmoid for the second of two classes".to_owned());
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Network {
 }
 
 /// What to do about nulls.
-pub(crate) fn say(id: &str) -> String {
+pub(crate) fn null_remedy(id: &str) -> String {
     format!("say what the training put there, {{ id = \"{id}\", null = -1 }}")
 }
 
@@ -128,7 +128,7 @@ fn check_labels(labels: Option<&[String]>, classes: &[String]) -> Result<(), Str
     if labels.len() != classes.len() {
         let (found, named) = (labels.len(), classes.len());
         return Err(format!(
-            "tells {found} classes apart, and the manifest names {named}"
+            "distinguishes {found} classes, and the manifest names {named}"
         ));
     }
     for (label, class) in labels.iter().zip(classes) {

@@ -22,7 +22,7 @@ pub(crate) fn numbers(tensor: &Tensor, rows: usize, classes: usize) -> Result<Ve
     };
     if width != classes && (width, classes) != (1, 2) {
         return Err(format!(
-            "tells {width} classes apart, and the manifest names {classes}"
+            "distinguishes {width} classes, and the manifest names {classes}"
         ));
     }
     let numbers = tensor.cast_to::<f64>().map_err(|error| error.to_string())?;

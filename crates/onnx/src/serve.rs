@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process;
 use std::thread;
 
+use datapath::{Classify, ErrorClass};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{dup2_stdin, dup2_stdout};
@@ -18,9 +19,7 @@ use crate::network::{LoadError, Network};
 /// Why a session ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(
-        "standard input is not a socket: lowroad starts this program, and nobody else needs to"
-    )]
+    #[error("standard input is not a socket: lowroad starts this program")]
     NotASocket,
     #[error("the program speaks version {0} of the protocol, and version {VERSION} is needed")]
     Version(u32),
@@ -34,11 +33,11 @@ pub(crate) enum Error {
     System(#[from] io::Error),
 }
 
-impl Error {
-    pub(crate) fn exit_code(&self) -> u8 {
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::NotASocket => 2,
-            _ => 1,
+            Self::NotASocket => ErrorClass::Input,
+            _ => ErrorClass::Failed,
         }
     }
 }

@@ -18,7 +18,7 @@ pub use error::Error;
 use netdev::requirement::Requirement;
 use sys::caps::Capability;
 
-/// What each probe needs of a machine, by the name that `lowroad doctor` prints.
+/// The requirements of each probe, by the name that `lowroad doctor` prints.
 pub const REQUIREMENTS: &[(&str, &[Requirement])] = &[
     ("delay", delay::REQUIREMENTS),
     ("cpu", TRACING),
@@ -26,7 +26,7 @@ pub const REQUIREMENTS: &[(&str, &[Requirement])] = &[
     ("foreign", TRACING),
 ];
 
-/// What programs at tracepoints need.
+/// The requirements of programs at tracepoints.
 pub(crate) const TRACING: &[Requirement] = &[
     Requirement::TypeInformation,
     Requirement::Capabilities(&[Capability::Bpf, Capability::Perfmon]),

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::thread;
 
-use bpf::{PerCpu, Plain as _};
+use bpf::{Batch, Cursor, Map, PerCpu, Plain as _};
 use datapath::Missing;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, Link};
 use netdev::requirement;
 
 use crate::Error;
@@ -25,7 +25,7 @@ const MAX_ENTRIES: u32 = 1 << 14;
 #[derive(Debug)]
 pub struct OccupancyProbe {
     occupants: PerCpu<types::occupant>,
-    occupancies: MapHandle,
+    occupancies: Map<types::place, types::occupancy>,
     /// The kernel's number of possible CPUs: CPU numbers are lower.
     cpus: usize,
     _link: Link,
@@ -38,8 +38,8 @@ pub struct Occupancy {
     pub at_ns: u64,
     /// By process id. Idle time and the kernel's own threads are left out.
     pub processes: BTreeMap<u32, Process>,
-    /// Nanoseconds by CPU, since the counter was attached, of which nobody knows whose they were: a switch
-    /// was not seen, or there were too many processes.
+    /// Unattributed nanoseconds by CPU, since the counter was attached: a switch was not seen, or there were
+    /// too many processes.
     pub unknown_ns: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ impl OccupancyProbe {
         Self::with_capacity(MAX_ENTRIES)
     }
 
-    /// For so many pairs of a process and a CPU.
+    /// Makes room for `pairs` pairs of a process and a CPU.
     fn with_capacity(pairs: u32) -> Result<Self, Error> {
         requirement::check(crate::TRACING)?;
         let mut storage = MaybeUninit::uninit();
@@ -70,8 +70,7 @@ impl OccupancyProbe {
         })?;
         Ok(Self {
             occupants: PerCpu::new(&skel.maps.occupants)?,
-            occupancies: MapHandle::try_from(&skel.maps.occupancies)
-                .map_err(Error::bpf("duplicating a map descriptor"))?,
+            occupancies: Map::new(&skel.maps.occupancies)?,
             cpus: libbpf_rs::num_possible_cpus().map_err(Error::bpf(failed))?,
             _link: skel
                 .progs
@@ -82,16 +81,17 @@ impl OccupancyProbe {
     }
 
     /// Lets go of everything counted so far: processes that have ended would fill the table in time, and it
-    /// would go blind. What is unknown stays. A snapshot from before says nothing of one from after.
+    /// would go blind. What is unknown stays. Snapshots before and after it cannot be compared.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn forget(&self) -> Result<(), Error> {
-        let room = self.occupancies.max_entries();
-        let map = &self.occupancies;
-        let all = map.lookup_and_delete_batch(room, MapFlags::ANY, MapFlags::ANY);
-        let all = all.map_err(Error::bpf("emptying the table of processes"))?;
-        all.for_each(drop);
+        let (mut cursor, mut batch) = (Cursor::default(), self.batch());
+        while self
+            .occupancies
+            .take_batch(&mut cursor, &mut batch)
+            .map_err(explain("emptying the table of processes"))?
+        {}
         Ok(())
     }
 
@@ -99,26 +99,17 @@ impl OccupancyProbe {
     pub fn snapshot(&self) -> Result<Occupancy, Error> {
         switch_everywhere(self.cpus);
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
-        let room = self.occupancies.max_entries();
-        // All in one call: one for each would take longer than what is watched.
-        let map = &self.occupancies;
-        let all = map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY);
-        let mut read = 0;
-        for (place, value) in all.map_err(Error::bpf("reading the table of processes"))? {
-            read += 1;
-            let entry = types::place::read(&place).zip(types::occupancy::read(&value));
-            if let Some((place, occupancy)) = entry {
+        let (mut cursor, mut batch) = (Cursor::default(), self.batch());
+        loop {
+            let more = self.occupancies.read_batch(&mut cursor, &mut batch);
+            let more = more.map_err(explain("reading the table of processes"))?;
+            for (place, occupancy) in batch.entries() {
                 let process = processes.entry(place.tgid).or_default();
-                process.add_entry(place.cpu as usize, &occupancy);
+                process.add_entry(place.cpu as usize, occupancy);
             }
-        }
-        // What reads many entries ends in silence where the kernel refuses, and an empty table would make
-        // every trial look undisturbed.
-        if read == 0 && map.keys().next().is_some() {
-            return Err(Error::Missing(Missing::new(
-                "this kernel reads no hash map in batches",
-                "run Linux 6.1 or later",
-            )));
+            if !more {
+                break;
+            }
         }
         let current = self.occupants.values(0)?;
         let at_ns = sys::clock::monotonic_ns();
@@ -136,6 +127,24 @@ impl OccupancyProbe {
             processes,
             unknown_ns,
         })
+    }
+
+    /// Room for all entries in one call: one for each would take longer than what is watched.
+    fn batch(&self) -> Batch<types::place, types::occupancy> {
+        Batch::new(self.occupancies.max_entries())
+    }
+}
+
+/// Why entries could not be read. A kernel without batches does not know the call, or not for hash maps.
+fn explain(action: &'static str) -> impl FnOnce(bpf::Error) -> Error {
+    move |error| match error.source.kind() {
+        ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::Other => {
+            Error::Missing(Missing::new(
+                "this kernel reads no hash map in batches",
+                "run Linux 6.1 or later",
+            ))
+        }
+        _ => Error::bpf(action)(error),
     }
 }
 
@@ -180,7 +189,7 @@ impl Occupancy {
         foreign
     }
 
-    /// Time since `before` of which nobody knows whose it was, as a percentage of the time of `cpus`.
+    /// Unattributed time since `before`, as a percentage of the time of `cpus`.
     pub fn unknown_percent(&self, before: &Self, cpus: &[usize]) -> f64 {
         let at = |occupancy: &Self, cpu: usize| occupancy.unknown_ns.get(cpu).copied().unwrap_or(0);
         let on = |&cpu: &usize| at(self, cpu).saturating_sub(at(before, cpu));

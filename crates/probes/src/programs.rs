@@ -31,7 +31,7 @@ impl Timing {
     /// # Errors
     /// When the kernel refuses (no `CAP_SYS_ADMIN`).
     pub fn enable() -> Result<Self, Error> {
-        // SAFETY: takes no pointer; the descriptor it returns is nobody else's.
+        // SAFETY: the call takes no pointer; the descriptor that it returns has no other owner.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd < 0 {
             let source = std::io::Error::from_raw_os_error(-fd);

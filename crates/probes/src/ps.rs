@@ -1,4 +1,4 @@
-//! What `ps` would have told you: a process's own user and system time, by the kernel's ticks.
+//! The CPU time that `ps` shows: a process's own user and system time, by the kernel's ticks.
 //!
 //! Softirq work done on a process's behalf is missing or is charged to another one, and ticks
 //! alias with anything periodic. It is shown beside the accountant's figures, never instead.
@@ -10,7 +10,7 @@ use crate::Error;
 /// utime + stime of a process, in nanoseconds, in steps of a tick (usually 10 ms).
 ///
 /// # Errors
-/// When there is no such process.
+/// The process does not exist.
 pub fn cpu_ns(pid: u32) -> Result<u64, Error> {
     let action = || format!("reading the CPU time of process {pid}");
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(Error::bpf(action()))?;

@@ -28,7 +28,7 @@ struct Progress {
     received: AtomicU64,
 }
 
-/// What an application received. received = unique + duplicates + foreign.
+/// The packets that an application received: received = unique + duplicates + foreign.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReceiverReport {
     pub received: u64,

@@ -25,18 +25,18 @@ pub const PINS: &str = "/sys/fs/bpf/lowroad";
 /// How long processes that were killed may take to be gone.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was removed.
+/// Counts of what was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CleanReport {
     pub namespaces: usize,
     pub processes: usize,
-    /// Devices of this machine, given back.
+    /// Devices that were returned to this machine.
     pub nics: usize,
     /// tc filters outside the beds.
     pub filters: usize,
     pub pins: usize,
     pub containers: usize,
-    /// Of containers.
+    /// Images of containers.
     pub images: usize,
     /// Folders of temporary files.
     pub folders: usize,
@@ -145,7 +145,7 @@ fn remove_cgroups() -> usize {
             continue;
         }
         let until = Instant::now() + KILL_TIMEOUT;
-        // Those that were killed a moment ago may still leave it.
+        // Processes that were just killed may still be leaving the group.
         while fs::remove_dir(group.path()).is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -129,7 +129,7 @@ impl Drop for Network {
 fn start_each(requests: &mpsc::Receiver<Request>) {
     while let Ok((mut command, answer)) = requests.recv() {
         let started = sys::child::die_with_parent(&mut command).spawn();
-        // Nobody waits for it any more: it must not run unseen.
+        // The caller no longer waits for the program, so it must not keep running.
         if let Err(mpsc::SendError(Ok(mut unseen))) = answer.send(started) {
             let _ = unseen.kill();
             let _ = unseen.wait();

@@ -99,7 +99,7 @@ fn find(name: &str) -> Result<Link, Error> {
         .into_iter()
         .find(|address| !is_link_local(*address));
     if link.loopback || !link.ethernet {
-        Err(refusal(name, "it is no Ethernet device"))
+        Err(refusal(name, "it is not an Ethernet device"))
     } else if link.controller.is_some() {
         Err(refusal(
             name,
@@ -119,7 +119,7 @@ fn find(name: &str) -> Result<Link, Error> {
 
 /// Whether it is a VLAN, or the like, on the device of this index, which it would lose its network with.
 fn is_above(other: &Link, index: u32) -> bool {
-    // Of these it is the other end.
+    // For these kinds, the index is that of the other end.
     let pair = matches!(other.kind.as_deref(), Some("veth" | "netkit"));
     !pair && other.link == Some(index) && other.link_namespace.is_none()
 }
@@ -143,10 +143,7 @@ impl NicLease {
         let link = link.map_err(at("a lent device"))?;
         match link.alias.as_deref().and_then(Note::read) {
             Some(note) => restore(&self.place, link.index, &note, &self.home),
-            None => Err(refusal(
-                &link.name,
-                "its note is gone, nobody knows its name",
-            )),
+            None => Err(refusal(&link.name, "the note of its name is missing")),
         }
     }
 }

@@ -9,7 +9,7 @@ pub struct PauseGuard<'a>(Vec<&'a Guest>);
 
 impl<'a> PauseGuard<'a> {
     pub(crate) fn new(guests: Vec<&'a Guest>) -> Result<Self, Error> {
-        // Those that were paused before an error are resumed when this is dropped.
+        // Guests that were paused before an error resume when this is dropped.
         let guard = Self(guests);
         guard.0.iter().try_for_each(|guest| guest.pause())?;
         Ok(guard)

@@ -36,8 +36,8 @@ pub struct HostSpec {
     pub env: String,
     /// CPUs that its programs are confined to; empty for any.
     pub cpus: Vec<usize>,
-    /// What programs of an engine's container may do beside what its engine gives, as `CAP_NET_ADMIN`. In
-    /// other environments a program says for itself what it needs.
+    /// Capabilities of programs in an engine's container beyond the engine's default, such as
+    /// `CAP_NET_ADMIN`. In other environments each program names its own.
     pub capabilities: Vec<String>,
     /// Whether its memory is in huge pages; for virtual machines.
     #[serde(rename = "huge-pages")]

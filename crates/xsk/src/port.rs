@@ -2,6 +2,7 @@
 //! sends.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -99,7 +100,7 @@ impl<T> Port<T> {
         received
     }
 
-    /// Queues a frame; it leaves at a [`Self::flush`].
+    /// Queues a frame; it leaves at a [`Self::flush`] or a [`Self::offer`].
     #[inline]
     pub fn stage(&mut self, frame: Frame, tag: T) {
         self.staged.push(frame);
@@ -110,15 +111,15 @@ impl<T> Port<T> {
     /// while it is down, is lost.
     pub fn flush(&mut self, free: &mut Vec<Frame>, mut outcome: impl FnMut(T, Outcome)) {
         let mut stalled = 0;
-        self.socket.complete(free);
+        self.reclaim(free);
         if self.down {
             // What is put into the ring now would leave when the device comes back, too late.
-            self.push(&mut outcome);
+            let _still = self.push(&mut outcome);
         }
         while !self.waiting.is_empty() && !self.down && stalled < MAX_IDLE_KICKS {
             let queued = self.socket.send(&mut self.staged);
-            let taken = self.push(&mut outcome);
-            self.socket.complete(free);
+            let taken = self.push(&mut outcome).unwrap_or(0);
+            self.reclaim(free);
             stalled = if queued + taken == 0 { stalled + 1 } else { 0 };
         }
         for frame in self.staged.drain(..).rev() {
@@ -129,7 +130,29 @@ impl<T> Port<T> {
         }
     }
 
-    /// Whether the kernel has frames that it has not taken, and may when it is asked again.
+    /// Has the kernel send what it takes at once of what is queued. The rest stays queued, until it is asked again.
+    ///
+    /// # Errors
+    /// The device is down or gone.
+    pub fn offer(
+        &mut self,
+        free: &mut Vec<Frame>,
+        mut outcome: impl FnMut(T, Outcome),
+    ) -> io::Result<()> {
+        self.reclaim(free);
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.socket.send(&mut self.staged);
+        self.push(&mut outcome).map(drop)
+    }
+
+    /// Takes back the frames whose transmission is over.
+    pub(crate) fn reclaim(&mut self, free: &mut Vec<Frame>) {
+        self.socket.complete(free);
+    }
+
+    /// Whether frames are queued that the kernel has not taken, and may when it is asked again.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() && !self.down
     }
@@ -147,16 +170,11 @@ impl<T> Port<T> {
         statistics.dropped + statistics.receive_full
     }
 
-    /// The socket, for a user that transmits in its own way; it must not receive or fill.
-    pub fn socket_mut(&mut self) -> &mut Socket {
-        &mut self.socket
-    }
-
     /// Has the kernel take what is in the ring, and reports that; returns how many it took.
-    fn push(&mut self, outcome: &mut impl FnMut(T, Outcome)) -> usize {
+    fn push(&mut self, outcome: &mut impl FnMut(T, Outcome)) -> io::Result<usize> {
         let kick = self.socket.kick();
         self.down = kick.is_err();
-        let dropped = kick.is_ok_and(|kick| kick == Kick::Dropped);
+        let dropped = matches!(kick, Ok(Kick::Dropped));
         let left = self.socket.unsent() + self.staged.len();
         let taken = self.waiting.len().saturating_sub(left);
         for (number, tag) in (1..).zip(self.waiting.drain(..taken)) {
@@ -166,7 +184,7 @@ impl<T> Port<T> {
                 outcome(tag, Outcome::Sent);
             }
         }
-        taken
+        kick.map(|_| taken)
     }
 }
 

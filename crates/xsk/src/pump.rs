@@ -96,6 +96,21 @@ impl<T> Pump<T> {
         }
     }
 
+    /// Takes back the frames whose transmission is over; sending does so, too.
+    pub fn reclaim(&mut self) {
+        for port in &mut self.ports {
+            port.reclaim(&mut self.free);
+        }
+    }
+
+    /// Has the kernel send what it takes at once of what is staged for one port: [`Port::offer`].
+    ///
+    /// # Errors
+    /// As [`Port::offer`].
+    pub fn offer(&mut self, port: usize, outcome: impl FnMut(T, Outcome)) -> io::Result<()> {
+        self.ports[port].offer(&mut self.free, outcome)
+    }
+
     /// Whether a device holds up frames, so that it must be asked again.
     pub fn is_waiting(&self) -> bool {
         self.ports.iter().any(Port::is_waiting)

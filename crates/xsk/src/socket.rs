@@ -312,9 +312,19 @@ pub(crate) fn poll<'a>(
     };
     let mut entries: Vec<libc::pollfd> = sockets.map(entry).collect();
     let count = libc::nfds_t::try_from(entries.len()).unwrap_or(libc::nfds_t::MAX);
-    let milliseconds = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: as many entries are passed as said, and they outlive the call.
-    let ready = unsafe { libc::poll(entries.as_mut_ptr(), count, milliseconds) };
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: as many entries are passed as said, and they and the timeout outlive the call.
+    let ready = unsafe {
+        libc::ppoll(
+            entries.as_mut_ptr(),
+            count,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
     if ready < 0 {
         let error = io::Error::last_os_error();
         return match error.kind() {

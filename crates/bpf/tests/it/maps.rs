@@ -1,7 +1,10 @@
 //! Typed maps, sums over CPUs, and runs of a program.
 
-use bpf::{Counters, Map, PerCpu, Run};
-use libbpf_rs::{MapCore as _, MapMut, Object};
+use std::collections::BTreeMap;
+
+use bpf::{Batch, Counters, Cursor, Map, PerCpu, Run};
+use libbpf_rs::libbpf_sys::{BPF_F_NO_PREALLOC, bpf_map_create_opts};
+use libbpf_rs::{MapCore as _, MapMut, MapType, Object};
 
 use crate::common;
 
@@ -37,6 +40,59 @@ fn entries_are_written_read_and_removed() {
     }
     let error = table.set(&4, &0).unwrap_err().to_string();
     assert!(error.starts_with("writing map table: "), "{error}");
+}
+
+#[test]
+fn entries_of_a_hash_table_are_written_read_and_taken_in_batches() {
+    if !sys::require::root() {
+        return;
+    }
+    let options = bpf_map_create_opts::default();
+    let table = Map::<u64, u32>::create(MapType::Hash, "table", 1000, &options).unwrap();
+    table.set_batch(&[], &[]).unwrap();
+    assert!(table.set_batch(&[1, 2], &[3]).is_err());
+    let entries: BTreeMap<u64, u32> = (0..1000).map(|key| (key.into(), key * 3)).collect();
+    let (keys, values): (Vec<_>, Vec<_>) = entries.clone().into_iter().unzip();
+    table.set_batch(&keys, &values).unwrap();
+    // One entry at a time, there is a bucket with more.
+    for room in [1, 100, 1000] {
+        let (mut cursor, mut batch) = (Cursor::default(), Batch::new(room));
+        let mut read = BTreeMap::new();
+        loop {
+            let more = table.read_batch(&mut cursor, &mut batch).unwrap();
+            assert!(batch.keys().len() <= batch.room());
+            assert_eq!(batch.keys().len(), batch.values().len());
+            read.extend(batch.entries().map(|(key, value)| (*key, *value)));
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(read, entries);
+        assert_eq!(cursor, Cursor::default(), "begins again");
+    }
+    let (mut cursor, mut batch) = (Cursor::default(), Batch::new(300));
+    let mut taken = 0;
+    while table.take_batch(&mut cursor, &mut batch).unwrap() {
+        taken += batch.keys().len();
+    }
+    assert_eq!(taken + batch.keys().len(), 1000);
+    assert_eq!(table.keys().next(), None);
+}
+
+#[test]
+fn other_maps_are_not_read_in_batches() {
+    if !sys::require::root() {
+        return;
+    }
+    let options = bpf_map_create_opts {
+        map_flags: BPF_F_NO_PREALLOC,
+        ..Default::default()
+    };
+    let trie = Map::<[u32; 4], u32>::create(MapType::LpmTrie, "trie", 4, &options).unwrap();
+    trie.set(&[32, 1, 0, 0], &1).unwrap();
+    let (mut cursor, mut batch) = (Cursor::default(), Batch::new(4));
+    let error = trie.read_batch(&mut cursor, &mut batch).unwrap_err();
+    assert!(error.to_string().starts_with("reading map trie: "));
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn frames_of_outside_captures_parse_alike() {
     };
     let mut compared = 0;
     for entry in fs::read_dir(folder.join("pcap")).unwrap() {
-        // Other files there are no captures.
+        // Other files there are not captures.
         let file = File::open(entry.unwrap().path()).unwrap();
         let Ok(reader) = pcap::Reader::new(file) else {
             continue;

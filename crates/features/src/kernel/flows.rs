@@ -18,7 +18,7 @@ use super::failed;
 use super::image::Image;
 use super::models::{Answers, Models};
 use super::outlet::Outlet;
-use super::selection::Maps;
+use super::selection::{Maps, OpenMaps};
 use super::settings::Settings;
 use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel, types};
 use super::skel::flow_tc::{FlowTcSkel, FlowTcSkelBuilder, OpenFlowTcSkel};
@@ -30,7 +30,7 @@ use crate::flow::{End, Flow};
 /// Loads one kind of programs: each has a skeleton of its own type, and all but the tables are made with
 /// the programs.
 macro_rules! load {
-    ($builder:ident, $tell:ident, $settings:expr, $prepare:expr, $steering:expr) => {{
+    ($builder:ident, $tell:ident, $settings:expr, $prepare:expr, $entry:expr) => {{
         $settings.check()?;
         let mut storage = MaybeUninit::uninit();
         let builder = $builder::default();
@@ -39,7 +39,7 @@ macro_rules! load {
                 $settings.$tell(knobs);
             }
             $prepare(open).map_err(failed("preparing the steering programs"))?;
-            let filter = Maps {
+            let filter = OpenMaps {
                 steps: &mut open.maps.filter_steps,
                 ports: &mut open.maps.filter_port_sets,
                 networks: &mut open.maps.filter_networks,
@@ -53,12 +53,9 @@ macro_rules! load {
                 .map_err(failed("sizing the flow programs' maps"))
         })?;
         let maps = &skel.maps;
-        let steering = $steering(&skel)?;
-        let loaded = Loaded {
-            count: match &steering {
-                Some(steering) => keep(steering.program())?,
-                None => bpf::program(&skel.progs.count_flows)?,
-            },
+        let (entry, steering) = $entry(&skel)?;
+        let skeleton = Skeleton {
+            entry,
             evict: bpf::program(&skel.progs.evict_flows)?,
             tables: Map::new(&maps.tables)?,
             ended: &maps.ended,
@@ -80,7 +77,7 @@ macro_rules! load {
                 &maps.filter_networks,
             )?,
         };
-        let plane = Self::of(loaded, $settings)?;
+        let plane = Self::of(skeleton, $settings)?;
         Ok(Self { steering, ..plane })
     }};
 }
@@ -106,40 +103,50 @@ impl FlowPlane {
     /// Loads the XDP programs, attached nowhere yet.
     pub fn load(settings: &Settings) -> Result<Self, Error> {
         let prepare = |open: &mut OpenFlowSkel<'_>| steer::prepare(open, &settings.steer);
-        let steering = |skel: &FlowSkel<'_>| Steering::new(skel, settings);
-        load!(FlowSkelBuilder, tell, settings, prepare, steering)
+        let entry = |skel: &FlowSkel<'_>| {
+            let steering = Steering::new(skel, settings)?;
+            let entry = match steering {
+                Some(_) => &skel.progs.steer_frames,
+                None => &skel.progs.count_flows,
+            };
+            Ok::<_, Error>((bpf::program(entry)?, steering))
+        };
+        load!(FlowSkelBuilder, tell, settings, prepare, entry)
     }
 
     /// Loads the programs for tc, attached nowhere yet.
     pub fn load_tc(settings: &Settings) -> Result<Self, Error> {
         let prepare = |_: &mut OpenFlowTcSkel<'_>| Ok::<_, libbpf_rs::Error>(());
-        let steering = |_: &FlowTcSkel<'_>| Ok::<Option<Steering>, Error>(None);
-        load!(FlowTcSkelBuilder, tell_tc, settings, prepare, steering)
+        let entry = |skel: &FlowTcSkel<'_>| {
+            let entry = bpf::program(&skel.progs.count_flows)?;
+            Ok::<(_, Option<Steering>), Error>((entry, None))
+        };
+        load!(FlowTcSkelBuilder, tell_tc, settings, prepare, entry)
     }
 
-    fn of(loaded: Loaded<'_, '_>, settings: &Settings) -> Result<Self, Error> {
-        loaded.filter.fill(&settings.options.selection)?;
-        let ring = Ring::new(loaded.ended.as_fd(), settings.ring_bytes)
+    fn of(skeleton: Skeleton<'_, '_>, settings: &Settings) -> Result<Self, Error> {
+        skeleton.filter.fill(&settings.options.selection)?;
+        let ring = Ring::new(skeleton.ended.as_fd(), settings.ring_bytes)
             .map_err(|error| Error::failed("mapping the ring of ended flows", error))?;
-        let alarms = MapHandle::try_from(loaded.alarms)
+        let alarms = MapHandle::try_from(skeleton.alarms)
             .map_err(failed("keeping a map of the flow programs"))?;
         let bell = Bell::new(settings.wakeup, &alarms, 1)?;
-        bell.watch(loaded.ended.as_fd())?;
+        bell.watch(skeleton.ended.as_fd())?;
         let plane = Self {
             attached: Vec::new(),
-            program: loaded.count,
+            program: skeleton.entry,
             steering: None,
             drained: false,
-            tables: Tables::make(&loaded.tables, settings.flows_per_cpu)?,
-            accounts: loaded.accounts,
-            clock: loaded.clock,
+            tables: Tables::make(&skeleton.tables, settings.flows_per_cpu)?,
+            accounts: skeleton.accounts,
+            clock: skeleton.clock,
             outlet: Outlet::new(ring, bell, settings),
-            models: loaded.models,
+            models: skeleton.models,
             sweep: Sweep::new(
                 settings.options.timers,
-                loaded.evict,
-                loaded.evictions,
-                loaded.candidates,
+                skeleton.evict,
+                skeleton.evictions,
+                skeleton.candidates,
             ),
         };
         plane.set_clock()?;
@@ -273,8 +280,9 @@ impl FlowPlane {
 }
 
 /// What both kinds of programs have alike.
-struct Loaded<'a, 'o> {
-    count: OwnedFd,
+struct Skeleton<'a, 'o> {
+    /// The program that takes frames where they come in.
+    entry: OwnedFd,
     evict: OwnedFd,
     tables: Map<u32, i32>,
     ended: &'a MapMut<'o>,
@@ -285,10 +293,5 @@ struct Loaded<'a, 'o> {
     alarms: &'a MapMut<'o>,
     /// `None` where the programs were loaded without.
     models: Option<Models>,
-    filter: Maps<MapHandle>,
-}
-
-fn keep(program: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
-    let kept = program.try_clone_to_owned();
-    kept.map_err(|error| Error::failed("keeping a flow program", error))
+    filter: Maps,
 }

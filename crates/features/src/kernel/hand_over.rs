@@ -11,7 +11,7 @@ use netdev::attach::{self, Attachment};
 use super::account::{self, Account, Accounts};
 use super::clock;
 use super::failed;
-use super::selection::Maps;
+use super::selection::{Maps, OpenMaps};
 use super::settings::Settings;
 use super::skel::hand_over::HandOverSkelBuilder;
 
@@ -34,7 +34,7 @@ impl HandOver {
             if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
                 settings.tell_handing(knobs);
             }
-            let filter = Maps {
+            let filter = OpenMaps {
                 steps: &mut open.maps.filter_steps,
                 ports: &mut open.maps.filter_port_sets,
                 networks: &mut open.maps.filter_networks,

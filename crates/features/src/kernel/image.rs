@@ -1,4 +1,4 @@
-//! A compiled model as the kernel's programs read it: tree.h's `struct model`, byte for byte.
+//! A compiled model as the kernel's programs read it: tree.h's `struct model`.
 
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -26,23 +26,16 @@ const SOURCE_PORT: u8 = 6;
 const DESTINATION_PORT: u8 = 7;
 
 /// A model that the kernel can evaluate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    pub(super) head: Head,
-    rest: Vec<u8>,
+#[derive(Clone, Debug)]
+pub struct Image(Box<types::model>);
+
+impl PartialEq for Image {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.bytes() == other.0.bytes()
+    }
 }
 
-/// What comes before the trees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    base: [i64; CLASSES],
-    bound: i64,
-    outputs: u32,
-    trees: u32,
-    first_packet: u32,
-    last_packet: u32,
-    classes: [(u8, u16); CLASSES],
-}
+impl Eq for Image {}
 
 impl Image {
     /// Refuses what is beyond the kernel's program, and says what is not.
@@ -52,35 +45,21 @@ impl Image {
         let trees = model.forest.trees.iter();
         let roots = trees.map(|tree| layout.tree(model, tree));
         let roots = roots.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            head: head(model),
-            rest: layout.bytes(&roots),
-        })
+        let mut image = types::model::zeroed();
+        image.head = head(model);
+        image.trees[..roots.len()].copy_from_slice(&roots);
+        image.nodes[..layout.nodes.len()].copy_from_slice(&layout.nodes);
+        image.values[..layout.values.len()].copy_from_slice(&layout.values);
+        Ok(Self(image))
     }
 
     /// The whole of it, for one map entry.
-    pub(super) fn bytes(&self, account: u32, shadow: bool, generation: u16) -> Vec<u8> {
-        let head = &self.head;
-        let head = types::model_head {
-            base: head.base,
-            bound: head.bound,
-            outputs: head.outputs,
-            trees: head.trees,
-            first_packet: head.first_packet,
-            last_packet: head.last_packet,
-            account,
-            shadow: shadow.into(),
-            generation,
-            classes: head.classes.map(|(action, argument)| types::tree_class {
-                action,
-                padding: 0,
-                argument,
-            }),
-        };
-        let mut bytes = head.bytes().to_vec();
-        bytes.extend_from_slice(&self.rest);
-        debug_assert_eq!(bytes.len(), size_of::<types::model>(), "as the map's value");
-        bytes
+    pub(super) fn record(&self, account: u32, shadow: bool, generation: u16) -> Box<types::model> {
+        let mut model = self.0.clone();
+        model.head.account = account;
+        model.head.shadow = shadow.into();
+        model.head.generation = generation;
+        model
     }
 }
 
@@ -111,19 +90,20 @@ fn check(model: &Model) -> Result<(), Error> {
     Ok(())
 }
 
-fn head(model: &Model) -> Head {
+fn head(model: &Model) -> types::model_head {
     let mut base = [0; CLASSES];
     base[..model.forest.base.len()].copy_from_slice(&model.forest.base);
-    let mut classes = [(0, 0); CLASSES];
+    let mut classes = [types::tree_class::default(); CLASSES];
     for (to, class) in classes.iter_mut().zip(&model.classes) {
         let argument = match class.action {
             Action::Pass | Action::Drop => 0,
             Action::Sample { one_in } => one_in,
             Action::Mark { dscp } => dscp.into(),
         };
-        *to = (small(class.action.number()), argument);
+        to.action = small(class.action.number());
+        to.argument = argument;
     }
-    Head {
+    types::model_head {
         base,
         bound: model.forest.bound,
         outputs: number(model.forest.base.len()),
@@ -131,6 +111,7 @@ fn head(model: &Model) -> Head {
         first_packet: model.packets.first,
         last_packet: model.packets.last,
         classes,
+        ..types::model_head::default()
     }
 }
 
@@ -176,6 +157,12 @@ impl Layout {
                     model.name
                 )));
             }
+            if self.values.len() > VALUES {
+                return Err(Error::Rows(format!(
+                    "the trees of the model {} have leaves with several parents, and more than {VALUES} numbers without",
+                    model.name
+                )));
+            }
         }
         Ok(types::tree {
             root: place(root),
@@ -201,19 +188,6 @@ impl Layout {
         let at = self.values.len();
         self.values.extend_from_slice(values);
         number(at).into()
-    }
-
-    /// Trees, nodes and values, each filled up with zeros.
-    fn bytes(&self, roots: &[types::tree]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(size_of::<types::model>());
-        let start = size_of::<types::model_head>();
-        bytes.extend(roots.iter().flat_map(|root| root.bytes().to_vec()));
-        bytes.resize(offset_of!(types::model, nodes) - start, 0);
-        bytes.extend(self.nodes.iter().flat_map(|node| node.bytes().to_vec()));
-        bytes.resize(offset_of!(types::model, values) - start, 0);
-        bytes.extend(self.values.iter().flat_map(|value| value.to_ne_bytes()));
-        bytes.resize(size_of::<types::model>() - start, 0);
-        bytes
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bpf::{Map, PerCpu};
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapType, libbpf_sys};
 
 use super::failed;
 use super::image::{CLASSES, Image};
@@ -110,10 +110,9 @@ impl Models {
             Some((image, shadow)) => {
                 self.reset(self.spare)?;
                 self.generation = self.generation.checked_add(1).unwrap_or(1);
-                let bytes = image.bytes(self.spare, shadow, self.generation);
+                let model = image.record(self.spare, shadow, self.generation);
                 let map = map()?;
-                map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY)
-                    .map_err(failed("writing a model"))?;
+                map.set(&0, &model).map_err(failed("writing a model"))?;
                 self.in_force
                     .set_descriptor(&0, &map)
                     .map_err(failed("putting a model in force"))?;
@@ -159,19 +158,7 @@ impl Models {
 }
 
 /// A map for one model, as tree.h's `struct model_map`.
-fn map() -> Result<MapHandle, Error> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        ..Default::default()
-    };
-    let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    MapHandle::create(
-        MapType::Array,
-        Some("model"),
-        size(size_of::<u32>()),
-        size(size_of::<types::model>()),
-        1,
-        &options,
-    )
-    .map_err(failed("making room for a model"))
+fn map() -> Result<Map<u32, types::model>, Error> {
+    let options = libbpf_sys::bpf_map_create_opts::default();
+    Map::create(MapType::Array, "model", 1, &options).map_err(failed("making room for a model"))
 }

@@ -5,7 +5,7 @@ use sys::bpf_ring::Ring;
 
 use super::bell::Bell;
 use super::merge::Parts;
-use super::record::key_bytes;
+use super::record::key_record;
 use super::settings::Settings;
 use super::skel::Plain;
 use super::skel::flow::types;
@@ -62,7 +62,7 @@ impl Outlet {
         let flow = Flow::from(record);
         if let Some(parts) = &mut self.parts
             && !matches!(flow.end, End::Early | End::Full)
-            && (parts.has(&flow.key) || tables.beside(record.cpu, record.key.bytes())?)
+            && (parts.has(&flow.key) || tables.beside(record.cpu, &record.key)?)
         {
             parts.add(flow);
         } else {
@@ -90,7 +90,7 @@ impl Outlet {
         };
         let mut failed = None;
         let open = |key: &_| {
-            let found = tables.find(key_bytes(key).bytes());
+            let found = tables.find(&key_record(key));
             found.unwrap_or_else(|error| {
                 failed = Some(error);
                 Vec::new()

@@ -13,7 +13,7 @@ use super::account::{self, Account, Accounts};
 use super::clock;
 use super::failed;
 use super::rings::PacketRings;
-use super::selection::Maps;
+use super::selection::{Maps, OpenMaps};
 use super::settings::Settings;
 use super::skel::packets::{OpenPacketsSkel, PacketsSkel, PacketsSkelBuilder};
 
@@ -100,7 +100,7 @@ impl PacketPlane {
 
 /// Sizes the maps, of which all but the rings are made with the program.
 fn size(open: &mut OpenPacketsSkel<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
-    let maps = Maps {
+    let maps = OpenMaps {
         steps: &mut open.maps.filter_steps,
         ports: &mut open.maps.filter_port_sets,
         networks: &mut open.maps.filter_networks,

@@ -171,7 +171,7 @@ fn key(key: &types::flow_key) -> Key {
 }
 
 /// A key as the tables have it.
-pub(super) fn key_bytes(key: &Key) -> types::flow_key {
+pub(super) fn key_record(key: &Key) -> types::flow_key {
     types::flow_key {
         addresses: key.addresses.map(halves),
         ports: key.ports,

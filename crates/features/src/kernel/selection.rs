@@ -1,11 +1,11 @@
 //! Gives the kernel's programs the filter that userspace evaluates: sizes its maps, and fills them.
 
+use bpf::Map;
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, OpenMapMut};
+use libbpf_rs::{MapMut, OpenMapMut};
 
 use super::failed;
 use super::record::halves;
-use super::skel::Plain;
 use super::skel::flow::types;
 use crate::filter::{Check, End, Field, Network, Program, Selection, Step, Target};
 
@@ -29,15 +29,23 @@ const BEFORE_ADDRESS: u32 = 32;
 /// Networks that one call writes.
 const AT_ONCE: usize = 4096;
 
-/// The maps of a program that filters.
+/// The maps of a program that filters, before it is loaded.
 #[derive(Debug)]
-pub(super) struct Maps<M> {
-    pub(super) steps: M,
-    pub(super) ports: M,
-    pub(super) networks: M,
+pub(super) struct OpenMaps<'a, 'o> {
+    pub(super) steps: &'a mut OpenMapMut<'o>,
+    pub(super) ports: &'a mut OpenMapMut<'o>,
+    pub(super) networks: &'a mut OpenMapMut<'o>,
 }
 
-impl Maps<&mut OpenMapMut<'_>> {
+/// The maps of a program that filters.
+#[derive(Debug)]
+pub(super) struct Maps {
+    steps: Map<u32, types::filter_step>,
+    ports: Map<u32, types::filter_ports>,
+    networks: Map<types::filter_network, u8>,
+}
+
+impl OpenMaps<'_, '_> {
     pub(super) fn size(self, selection: &Selection) -> libbpf_rs::Result<()> {
         let Some(program) = program(selection) else {
             return Ok(());
@@ -54,17 +62,16 @@ impl Maps<&mut OpenMapMut<'_>> {
     }
 }
 
-impl Maps<MapHandle> {
+impl Maps {
     pub(super) fn new(
         steps: &MapMut<'_>,
         ports: &MapMut<'_>,
         networks: &MapMut<'_>,
     ) -> Result<Self, Error> {
-        let handle = |map| MapHandle::try_from(map).map_err(failed("keeping a map of the filter"));
         Ok(Self {
-            steps: handle(steps)?,
-            ports: handle(ports)?,
-            networks: handle(networks)?,
+            steps: Map::new(steps)?,
+            ports: Map::new(ports)?,
+            networks: Map::new(networks)?,
         })
     }
 
@@ -74,25 +81,17 @@ impl Maps<MapHandle> {
             .map_err(failed("giving the programs their filter"))
     }
 
-    fn write(&self, program: &Program) -> libbpf_rs::Result<()> {
-        for (index, step) in (0_u32..).zip(&program.steps) {
-            let step = record(step);
-            self.steps
-                .update(&index.to_ne_bytes(), step.bytes(), MapFlags::ANY)?;
-        }
-        for (index, set) in (0_u32..).zip(&program.ports) {
-            let words: Vec<u8> = set.0.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            self.ports
-                .update(&index.to_ne_bytes(), &words, MapFlags::ANY)?;
+    fn write(&self, program: &Program) -> Result<(), bpf::Error> {
+        let steps: Vec<_> = program.steps.iter().map(record).collect();
+        self.steps.set_range(0, &steps)?;
+        for (index, set) in (0..).zip(&program.ports) {
+            let words = *set.0;
+            self.ports.set(&index, &types::filter_ports { words })?;
         }
         for (index, set) in (0_u16..).zip(&program.networks) {
             for networks in set.all().chunks(AT_ONCE) {
                 let keys: Vec<_> = networks.iter().map(|one| key(index, one)).collect();
-                let bytes: Vec<u8> = keys.iter().flat_map(Plain::bytes).copied().collect();
-                let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
-                let values = vec![1; keys.len()];
-                self.networks
-                    .update_batch(&bytes, &values, count, MapFlags::ANY, MapFlags::ANY)?;
+                self.networks.set_batch(&keys, &vec![1; keys.len()])?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! that nothing waits in them any more.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,6 @@ pub(super) struct Steering {
     queues: u32,
     order: Map<u32, types::steering>,
     accounts: Accounts,
-    first: OwnedFd,
     mark: OwnedFd,
     /// What tells of refused frames.
     _told: Link,
@@ -71,7 +70,6 @@ impl Steering {
             queues: info.info.id,
             order: Map::new(&maps.steering)?,
             accounts: Accounts::new(&maps.accounts)?,
-            first: bpf::program(&progs.steer_frames)?,
             mark: bpf::program(&progs.mark_queue)?,
             _told: progs
                 .count_refused
@@ -96,11 +94,6 @@ impl Steering {
         }
         steering.say(0)?;
         Ok(Some(steering))
-    }
-
-    /// What takes frames where they come in.
-    pub(super) fn program(&self) -> BorrowedFd<'_> {
-        self.first.as_fd()
     }
 
     /// Waits until everything that was sent has arrived or is lost; nothing more may be sent.

@@ -6,13 +6,13 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use bpf::Map;
+use bpf::{Cursor, Map};
 use datapath::Error;
 
-use super::calls::{Batch, Cursor, run_live};
+use super::calls::run_live;
 use super::failed;
 use super::skel::flow::types;
-use super::tables::{Table, Tables, batch, records};
+use super::tables::{Batch, Table, Tables, batch};
 use crate::flow::{Flow, Timers};
 
 /// MOST_EVICTIONS and EVICTIONS_PER_FRAME of evict.h.
@@ -97,10 +97,10 @@ impl Sweep {
     /// Reads the next flows of a table and notes those that look due; whether there are more.
     fn look(&mut self, table: &Table, horizon_ns: i64) -> Result<bool, Error> {
         let more = table.read(&mut self.batch, &mut self.cursor)?;
-        for record in records(&self.batch) {
+        for record in self.batch.values() {
             // No timer is shorter than nothing: most flows need no closer look.
             if record.last_ns <= horizon_ns
-                && self.timers.deadline(&Flow::from(&record)).0 <= horizon_ns
+                && self.timers.deadline(&Flow::from(record)).0 <= horizon_ns
             {
                 self.due.push(record.key);
             }

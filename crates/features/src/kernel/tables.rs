@@ -1,25 +1,25 @@
 //! The tables of flows, one for each CPU, read from userspace while programs write them: what is read
 //! of a flow that gets a packet at that moment may be half old, half new.
 
-use bpf::Map;
+use bpf::{Cursor, Map};
 use datapath::Error;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::MapType;
 
-use super::calls::{Batch, Cursor};
 use super::failed;
 use super::memory;
-use super::skel::Plain;
 use super::skel::flow::types;
 use crate::flow::Flow;
 
 /// Flows that are read by one call.
 const BATCH: u32 = 256;
 
+pub(super) type Batch = bpf::Batch<types::flow_key, types::flow>;
+
 /// The table of one CPU.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) cpu: u32,
-    pub(super) map: MapHandle,
+    map: Map<types::flow_key, types::flow>,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Tables {
             let mut cursor = Cursor::default();
             loop {
                 let more = table.read(&mut batch, &mut cursor)?;
-                records(&batch).for_each(|record| take(&record));
+                batch.values().iter().for_each(&mut *take);
                 if !more {
                     break;
                 }
@@ -60,7 +60,7 @@ impl Tables {
     }
 
     /// Whether another CPU's table has this key.
-    pub(super) fn beside(&self, cpu: u32, key: &[u8]) -> Result<bool, Error> {
+    pub(super) fn beside(&self, cpu: u32, key: &types::flow_key) -> Result<bool, Error> {
         for table in self.0.iter().filter(|table| table.cpu != cpu) {
             if table.find(key)?.is_some() {
                 return Ok(true);
@@ -70,7 +70,7 @@ impl Tables {
     }
 
     /// What the tables have of this key.
-    pub(super) fn find(&self, key: &[u8]) -> Result<Vec<Flow>, Error> {
+    pub(super) fn find(&self, key: &types::flow_key) -> Result<Vec<Flow>, Error> {
         let found = self.0.iter().map(|table| table.find(key));
         found.filter_map(Result::transpose).collect()
     }
@@ -81,42 +81,24 @@ impl Tables {
 }
 
 impl Table {
-    fn find(&self, key: &[u8]) -> Result<Option<Flow>, Error> {
-        let found = self.map.lookup(key, MapFlags::ANY);
-        let found = found.map_err(failed("looking a flow up"))?;
-        Ok(found
-            .and_then(|value| types::flow::read(&value))
-            .map(|record| (&record).into()))
+    fn find(&self, key: &types::flow_key) -> Result<Option<Flow>, Error> {
+        let found = self.map.get(key).map_err(failed("looking a flow up"))?;
+        Ok(found.map(|record| (&record).into()))
     }
 
     /// Reads on from the cursor; whether there is more.
     pub(super) fn read(&self, batch: &mut Batch, cursor: &mut Cursor) -> Result<bool, Error> {
-        batch
-            .read(&self.map, cursor)
-            .map_err(|error| Error::failed(format!("reading CPU {}'s flows", self.cpu), error))
+        self.map.read_batch(cursor, batch).map_err(|error| {
+            Error::failed(format!("reading CPU {}'s flows", self.cpu), error.source)
+        })
     }
 }
 
 pub(super) fn batch() -> Batch {
-    let (key, flow) = (size_of::<types::flow_key>(), size_of::<types::flow>());
-    Batch::new(key, flow, BATCH)
+    Batch::new(BATCH)
 }
 
-/// The flows in a batch.
-pub(super) fn records(batch: &Batch) -> impl Iterator<Item = types::flow> + '_ {
-    let values = batch.values.chunks_exact(size_of::<types::flow>());
-    values.take(batch.count).filter_map(types::flow::read)
-}
-
-fn make(flows: u32, node: u32) -> Result<MapHandle, Error> {
-    let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    MapHandle::create(
-        MapType::Hash,
-        Some("flow_table"),
-        size(size_of::<types::flow_key>()),
-        size(size_of::<types::flow>()),
-        flows,
-        &memory::on(node),
-    )
-    .map_err(|error| Error::failed(format!("making a table of {flows} flows"), error))
+fn make(flows: u32, node: u32) -> Result<Map<types::flow_key, types::flow>, Error> {
+    Map::create(MapType::Hash, "flow_table", flows, &memory::on(node))
+        .map_err(|error| Error::failed(format!("making a table of {flows} flows"), error.source))
 }

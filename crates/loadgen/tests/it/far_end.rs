@@ -197,7 +197,7 @@ fn lossy_program() -> OwnedFd {
         )
     };
     assert!(fd >= 0, "the lossy program does not load: {fd}");
-    // SAFETY: the call above opened it, and nobody else has it.
+    // SAFETY: the call above opened the descriptor, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -209,7 +209,7 @@ fn packets_beyond_device_queue_are_refused() {
     let world = Topology::new();
     let mut load = world.load(Backend::Socket, false, 2);
     load.amount = Amount::Packets(200);
-    // What is left of a burst after a refusal is refused too.
+    // The rest of a burst after a refusal is refused, too.
     load.burst = 1;
     let program = lossy_program();
     let _lossy = world

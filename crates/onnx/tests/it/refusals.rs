@@ -107,7 +107,7 @@ fn classes_and_nulls_that_do_not_fit() {
             "plain-3",
             "{ name = \"2\" },",
             "",
-            "tells 3 classes apart, and the manifest names 2",
+            "distinguishes 3 classes, and the manifest names 2",
         ),
         (
             "forest-3",
@@ -119,7 +119,7 @@ fn classes_and_nulls_that_do_not_fit() {
             "forest-3",
             "{ name = \"scan\" },",
             "",
-            "tells 3 classes apart",
+            "distinguishes 3 classes",
         ),
         (
             "plain-2",
@@ -173,7 +173,7 @@ fn files_that_are_not_evaluated() {
             "plain-3",
             "Softmax",
             "Sigmoid",
-            "no probabilities: let it end in Softmax",
+            "not probabilities: let it end in Softmax",
         ),
         (
             "forest-3",
@@ -198,7 +198,7 @@ fn files_that_are_not_evaluated() {
         std::fs::write(path.with_extension("onnx"), bytes).unwrap();
         let error = error_of(&path);
         assert!(
-            error.contains("plain-3.onnx: is no ONNX that can be read"),
+            error.contains("plain-3.onnx: is not ONNX that can be read"),
             "{error}"
         );
     }

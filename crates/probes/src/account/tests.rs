@@ -123,7 +123,7 @@ fn missed_switch_is_counted() {
     let cpu = after(
         &[
             (100, Start(State::User, 3)),
-            // The interrupt finds the idle task, to which nobody was seen to switch.
+            // The interrupt finds the idle task, although no switch to it was seen.
             (150, Follow(State::Idle, 0)),
             (150, Enter(State::Hardirq)),
             (160, Leave),

@@ -37,7 +37,7 @@ impl bpf::Counters for types::device {}
 impl bpf::Counters for types::histogram {}
 impl bpf::Counters for types::tally {}
 
-/// What the probes need of a machine.
+/// The requirements of the probes.
 pub const REQUIREMENTS: &[Requirement] = &[
     Requirement::TypeInformation,
     Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin]),

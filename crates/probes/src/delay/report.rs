@@ -67,8 +67,8 @@ pub struct SubscriberReport {
 }
 
 impl Report {
-    /// What was sent, and sums over the subscribers, `due` being what was sent to be delivered to
-    /// each. `received` and `foreign` include packets to addresses that are no subscriber's.
+    /// The packets sent, and sums over the subscribers; `due` counts the packets to be delivered to
+    /// each. `received` and `foreign` include packets to addresses that no subscriber has.
     pub fn counts(&self) -> [(&'static str, u64); 9] {
         let sum =
             |field: fn(&SubscriberReport) -> u64| self.subscribers.iter().map(field).sum::<u64>();

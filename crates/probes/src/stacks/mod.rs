@@ -59,7 +59,7 @@ pub struct Profile {
     pub hertz: u32,
 }
 
-/// What the sampler needs of a machine.
+/// The requirements of the sampler.
 pub const REQUIREMENTS: &[Requirement] = &[
     Requirement::TypeInformation,
     Requirement::Capabilities(&[Capability::Bpf, Capability::Perfmon]),
@@ -173,7 +173,7 @@ mod tests {
 
     #[inline(never)]
     fn spin_where_the_sampler_looks() {
-        // Of CPU time: on a busy machine there need be no sample in the same time by the clock.
+        // Measured in CPU time: on a busy machine the same wall-clock time may have no sample.
         let start = sys::clock::thread_cpu_ns();
         let mut sum = 0_u64;
         while sys::clock::thread_cpu_ns() - start < 300_000_000 {

@@ -13,7 +13,7 @@ use sys::ethtool::Ethtool;
 use sys::netns::{self, Namespace};
 
 const RUN: u32 = 4711;
-/// Of the two ends of the cable.
+/// The addresses of the two ends of the cable.
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 8, 1], [2, 0, 0, 0, 8, 2]];
 /// How long the tests wait for what must come, on a machine that has much else to do.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -85,7 +85,7 @@ impl Channel {
             while let Ok(Some(frame)) = Frame::read(&mut from) {
                 listener.hear(frame);
             }
-            listener.gone();
+            listener.close();
         });
         Ok(Self {
             out: Mutex::new(to),
@@ -101,7 +101,7 @@ impl Channel {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn say(&self, kind: Kind, number: u32, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn send_frame(&self, kind: Kind, number: u32, bytes: &[u8]) -> io::Result<()> {
         let mut whole = Vec::new();
         Frame::new(kind, number, bytes).write(&mut whole)?;
         self.send(&whole)
@@ -118,7 +118,7 @@ impl Channel {
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) if !self.is_read(&out)? => {
                     let silence = self.silence();
-                    self.inbox.gone();
+                    self.inbox.close();
                     return Err(silence);
                 }
                 Err(Errno::EAGAIN) => {}
@@ -146,7 +146,7 @@ impl Channel {
         frames: impl IntoIterator<Item = (Kind, &'a [u8])>,
     ) -> io::Result<Frame> {
         for (kind, bytes) in frames {
-            self.say(kind, number, bytes)?;
+            self.send_frame(kind, number, bytes)?;
         }
         self.answer(number)
     }
@@ -219,7 +219,7 @@ impl Channel {
                 return status;
             }
             if self.ping().is_err() {
-                self.inbox.gone();
+                self.inbox.close();
             }
         }
     }
@@ -288,7 +288,7 @@ impl Inbox {
                 if frame.bytes.is_empty() {
                     state.outputs.remove(&key);
                 } else if let Some(output) = state.outputs.get(&key) {
-                    // Nobody may want it any more.
+                    // The reader may be gone.
                     let _ = output.send(frame.bytes);
                 }
             }
@@ -314,7 +314,7 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    fn gone(&self) {
+    fn close(&self) {
         let mut state = self.state();
         state.gone = true;
         state.outputs.clear();
@@ -355,7 +355,7 @@ pub(crate) struct Carrier {
 
 impl netdev::Carrier for Carrier {
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.channel.say(Kind::Netlink, 0, request)
+        self.channel.send_frame(Kind::Netlink, 0, request)
     }
 
     fn receive(&mut self, answer: &mut [u8]) -> io::Result<usize> {
@@ -386,7 +386,7 @@ mod tests {
     fn guest_that_reads_nothing_times_out() {
         let (channel, _theirs, _says) = unread(Duration::from_millis(20));
         let part = vec![0; guest::MAX_FRAME_LEN];
-        let mut said = (0..100).map(|_| channel.say(Kind::Input, 1, &part));
+        let mut said = (0..100).map(|_| channel.send_frame(Kind::Input, 1, &part));
         let error = said.find_map(Result::err).expect("no pipe holds so much");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(channel.is_gone());
@@ -403,7 +403,7 @@ mod tests {
         });
         let part = vec![7; guest::MAX_FRAME_LEN];
         for _ in 0..8 {
-            channel.say(Kind::Input, 1, &part).unwrap();
+            channel.send_frame(Kind::Input, 1, &part).unwrap();
         }
         assert_eq!(reader.join().unwrap(), 8 * guest::MAX_FRAME_LEN);
     }

@@ -22,7 +22,7 @@ use crate::process::program::{Program, find};
 #[derive(Debug)]
 pub(crate) struct Agent {
     channel: Arc<Channel>,
-    /// What it runs in, for error messages: `a virtual machine`.
+    /// The place that it runs in, for error messages: `a virtual machine`.
     place: &'static str,
     /// The files that were copied, by path, with size and time of modification.
     copies: Mutex<BTreeMap<PathBuf, (u64, Option<SystemTime>)>>,
@@ -101,7 +101,7 @@ impl Agent {
             }
             self.copy(&path, &path)?;
         }
-        let (needs, folder) = program.apart();
+        let (needs, folder) = program.files_and_folder();
         for needed in needs {
             if needed.is_dir() {
                 let what = format!("{}: {} shares no folder", needed.display(), self.place);

@@ -15,10 +15,10 @@ pub(crate) struct NotifyAddress {
 }
 
 impl NotifyAddress {
-    /// An address for a program that tells, and none for others.
+    /// An address for a program that notifies when it is ready; none for others.
     pub(crate) fn new(program: &Program, in_environment: bool) -> Option<Self> {
         static PROGRAMS: AtomicU32 = AtomicU32::new(0);
-        program.tells_ready().then(|| {
+        program.notifies_ready().then(|| {
             let (process, number) = (std::process::id(), PROGRAMS.fetch_add(1, Ordering::Relaxed));
             Self {
                 name: format!("lowroad-ready-{process}-{number}"),
@@ -27,7 +27,7 @@ impl NotifyAddress {
         })
     }
 
-    /// The environment variable that tells a program, as `NAME=value`.
+    /// The environment variable that gives a program the address, as `NAME=value`.
     pub(crate) fn variable(&self) -> String {
         format!("{NOTIFY_SOCKET}=@{}", self.name)
     }

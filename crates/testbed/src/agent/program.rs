@@ -74,7 +74,7 @@ impl AgentProgram {
 
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
         let signal = (signal as i32).to_le_bytes();
-        self.channel.say(Kind::Signal, self.number, &signal)
+        self.channel.send_frame(Kind::Signal, self.number, &signal)
     }
 
     pub(crate) fn status(&self) -> Option<ExitStatus> {
@@ -94,7 +94,7 @@ impl AgentProgram {
 fn feed(channel: &Arc<Channel>, number: u32, stdin: Stream) -> io::Result<Option<OwnedFd>> {
     let (mut from, other): (Box<dyn Read + Send>, _) = match stdin {
         Stream::Null => {
-            channel.say(Kind::Input, number, &[])?;
+            channel.send_frame(Kind::Input, number, &[])?;
             return Ok(None);
         }
         Stream::Inherited => (Box::new(io::stdin()), None),
@@ -110,7 +110,11 @@ fn feed(channel: &Arc<Channel>, number: u32, stdin: Stream) -> io::Result<Option
         loop {
             let length = from.read(&mut part).unwrap_or(0);
             // The end of input is an empty part.
-            if channel.say(Kind::Input, number, &part[..length]).is_err() || length == 0 {
+            if channel
+                .send_frame(Kind::Input, number, &part[..length])
+                .is_err()
+                || length == 0
+            {
                 break;
             }
         }

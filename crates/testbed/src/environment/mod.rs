@@ -66,10 +66,10 @@ pub(crate) struct EngineNetwork {
     pub(crate) address: IpAddr,
 }
 
-/// What a bed asks of the environment of a host.
+/// The bed's request to the environment of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EnvironmentSpec<'a> {
-    /// The name of everything that outlives this process: it tells the owner and the host.
+    /// The name of everything that outlives this process: it names the owner and the host.
     pub name: &'a str,
     /// CPUs that its programs are confined to; empty for any.
     pub cpus: &'a [usize],

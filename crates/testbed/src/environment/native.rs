@@ -31,7 +31,7 @@ impl Environment for Native {
     }
 
     fn start(&self, program: Program) -> io::Result<Child> {
-        let ready = NotifySocket::bind(program.tells_ready())?;
+        let ready = NotifySocket::bind(program.notifies_ready())?;
         let mut command = program.command();
         if let Some(ready) = &ready {
             command.env(NOTIFY_SOCKET, ready.path());

@@ -64,7 +64,7 @@ struct Oci {
     name: String,
     cpus: Vec<usize>,
     started: AtomicU32,
-    /// Of the last container: from asking for it until its program ran.
+    /// The time from the request for the last container until its program ran.
     up_us: AtomicU64,
 }
 
@@ -112,7 +112,7 @@ impl Environment for Oci {
 
     fn start(&self, program: Program) -> io::Result<Child> {
         let id = format!("{}-{}", self.name, self.started.fetch_add(1, Relaxed));
-        let ready = NotifySocket::bind(program.tells_ready())?;
+        let ready = NotifySocket::bind(program.notifies_ready())?;
         let socket = ready.as_ref().map(NotifySocket::path);
         let bundle = self.bundle(&id, &program, socket.as_deref())?;
         let (pid_file, log) = (bundle.join("pid"), bundle.join("log"));

@@ -3,14 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags};
-use nix::sys::time::TimeSpec;
 use sys::clock::monotonic_ns;
-use xsk::{Frame, Socket};
+use xsk::{Frame, Pump, Wait};
 
 use super::schedule::Schedule;
 
@@ -21,12 +18,9 @@ const BATCH: usize = 64;
 
 /// A frame that port `i` receives leaves by port `1 - i`.
 pub(super) struct Forwarder {
-    ports: [Socket; 2],
+    pump: Pump,
     schedules: [Schedule; 2],
-    free: Vec<Frame>,
     queues: [DelayQueue; 2],
-    /// Frames that are due by each port and that its ring had no room for.
-    leaving: [Vec<Frame>; 2],
     received: Vec<Frame>,
 }
 
@@ -65,13 +59,12 @@ impl DelayQueue {
 }
 
 impl Forwarder {
-    pub(super) fn new(ports: [Socket; 2], schedules: [Schedule; 2], free: Vec<Frame>) -> Self {
+    /// Between the two ports of the pump.
+    pub(super) fn new(pump: Pump, schedules: [Schedule; 2]) -> Self {
         Self {
-            ports,
+            pump,
             schedules,
-            free,
             queues: Default::default(),
-            leaving: Default::default(),
             received: Vec::with_capacity(BATCH),
         }
     }
@@ -85,51 +78,41 @@ impl Forwarder {
                 self.take_in(port, now_ns);
                 self.send_due(port, now_ns)?;
             }
-            self.wait()?;
+            if self.wait()? == Wait::Gone {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Schedules the frames that have arrived at `port`, and refills its ring.
+    /// Schedules the frames that have arrived at `port`.
     fn take_in(&mut self, port: usize, now_ns: u64) {
-        self.ports[port].receive(&mut self.received, BATCH);
+        self.pump.receive(port, BATCH, &mut self.received);
         for frame in self.received.drain(..) {
             match self.schedules[port].departure_ns(now_ns, frame.len()) {
                 Some(due_ns) => self.queues[1 - port].push(due_ns, frame),
-                None => self.free.push(frame),
+                None => self.pump.free.push(frame),
             }
         }
-        self.ports[port].complete(&mut self.free);
-        self.ports[port].fill(&mut self.free);
     }
 
+    /// Sends the frames that are due by `port`. Those that its ring has no room for leave later.
     fn send_due(&mut self, port: usize, now_ns: u64) -> io::Result<()> {
         while let Some(frame) = self.queues[port].pop_due(now_ns) {
-            self.leaving[port].push(frame);
+            self.pump.ports[port].stage(frame, ());
         }
-        self.ports[port].send(&mut self.leaving[port]);
-        if self.ports[port].unsent() > 0 {
-            self.ports[port].kick()?;
-        }
-        Ok(())
+        self.pump.offer(port, |(), _| {})
     }
 
     /// Until a frame is due or one arrives.
-    fn wait(&mut self) -> io::Result<()> {
+    fn wait(&self) -> io::Result<Wait> {
         let now_ns = monotonic_ns();
         let next_ns = self.queues.iter().filter_map(DelayQueue::next_ns).min();
-        let unsent =
-            (0..2).any(|port| !self.leaving[port].is_empty() || self.ports[port].unsent() > 0);
         let for_ns = match next_ns {
-            _ if unsent => 0,
+            _ if self.pump.is_waiting() => 0,
             Some(due_ns) => due_ns.saturating_sub(now_ns).min(CHECK_NS),
             None => CHECK_NS,
         };
-        let readable = |port: usize| PollFd::new(self.ports[port].as_fd(), PollFlags::POLLIN);
-        let timeout = TimeSpec::from_duration(Duration::from_nanos(for_ns));
-        match nix::poll::ppoll(&mut [readable(0), readable(1)], Some(timeout), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.pump.wait(Duration::from_nanos(for_ns))
     }
 }

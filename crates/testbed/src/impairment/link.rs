@@ -1,17 +1,16 @@
 //! A running impaired link: its two AF_XDP sockets and its thread.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags};
+use bpf::Map;
+use libbpf_rs::OpenObject;
 use netdev::XdpMode;
 use netdev::attach::{self, Attachment};
-use sys::mmap::Pages;
-use xsk::{Bind, Frame, Mode, Socket, Umem};
+use xsk::{Bind, Mode, Pump};
 
 use super::Impairment;
 use super::forwarder::Forwarder;
@@ -21,8 +20,12 @@ use crate::error::Error;
 /// Frames that can be under way at once, both directions together.
 const FRAMES: u32 = 8192;
 const FRAME_SIZE: u32 = 2048;
+/// The frames that one port holds to receive into: as many as two of its rings have room for.
+const RECEIVING: usize = 4096;
 
 bpf::skeleton!(mod skel = "to_socket");
+
+use skel::{ToSocketSkel, ToSocketSkelBuilder};
 
 /// A running link. Dropping it stops it; frames that wait are lost.
 #[derive(Debug)]
@@ -43,14 +46,13 @@ impl ImpairedLink {
             link: link.to_owned(),
             what,
         };
-        let (umem, mut free) = Umem::new(FRAMES, FRAME_SIZE, 0, Pages::Ordinary)
-            .map_err(|error| failed(error.to_string()))?;
+        let mut pump = Pump::new(FRAMES, FRAME_SIZE).map_err(|error| failed(error.to_string()))?;
         let mut attach =
-            |port| attach_port(&umem, &mut free, port).map_err(|error| failed(error.to_string()));
-        let ((near, near_program), (far, far_program)) = (attach(ports[0])?, attach(ports[1])?);
+            |port| attach_port(&mut pump, port).map_err(|error| failed(error.to_string()));
+        let attached = [attach(ports[0])?, attach(ports[1])?];
         let stop = Arc::new(AtomicBool::new(false));
         let schedules = [0, 1].map(|direction| Schedule::new(impairment, direction));
-        let mut forwarder = Forwarder::new([near, far], schedules, free);
+        let mut forwarder = Forwarder::new(pump, schedules);
         let stopped = Arc::clone(&stop);
         let name = link.to_owned();
         let thread = thread::Builder::new()
@@ -64,7 +66,7 @@ impl ImpairedLink {
         Ok(Self {
             stop,
             thread: Some(thread),
-            _attached: [near_program, far_program],
+            _attached: attached,
         })
     }
 }
@@ -82,24 +84,20 @@ impl Drop for ImpairedLink {
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A socket that gets everything that arrives at a device.
-fn attach_port(
-    umem: &Umem,
-    free: &mut Vec<Frame>,
-    port: u32,
-) -> Result<(Socket, Attachment), Failure> {
-    let mut socket = Socket::bind(umem, &Bind::new(port, 0, Mode::Copy))?;
-    socket.fill(free);
+/// Opens a port that gets everything that arrives at a device.
+fn attach_port(pump: &mut Pump, device: u32) -> Result<Attachment, Failure> {
+    let port = pump.open(Bind::new(device, 0, Mode::Copy))?;
+    pump.set_quota(port, RECEIVING);
     let mut storage = MaybeUninit::uninit();
-    let skel = skel::ToSocketSkelBuilder::default()
-        .open(&mut storage)?
-        .load()?;
-    let fd = socket.as_fd().as_raw_fd();
-    skel.maps
-        .sockets
-        .update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+    let skel = load(&mut storage)?;
+    Map::<u32, i32>::new(&skel.maps.sockets)?.set_descriptor(&0, &pump.ports[port])?;
     let program = skel.progs.to_socket.as_fd();
-    Ok((socket, attach::xdp(program, port, XdpMode::Native)?))
+    Ok(attach::xdp(program, device, XdpMode::Native)?)
+}
+
+fn load(storage: &mut MaybeUninit<OpenObject>) -> Result<ToSocketSkel<'_>, bpf::Error> {
+    let builder = ToSocketSkelBuilder::default();
+    bpf::load(builder, storage, "the program of a link's port", |_| Ok(()))
 }
 
 #[cfg(test)]
@@ -112,7 +110,6 @@ mod tests {
             return;
         }
         let mut storage = MaybeUninit::uninit();
-        let open = skel::ToSocketSkelBuilder::default().open(&mut storage);
-        open.unwrap().load().unwrap();
+        load(&mut storage).unwrap();
     }
 }

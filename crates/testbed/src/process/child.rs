@@ -64,7 +64,7 @@ impl Child {
     }
 
     /// Waits until it says that it is ready: false if it ends, or `timeout` passes, before.
-    /// The program was started as one that [`crate::Program::tells`].
+    /// The program must have been started [`crate::Program::with_ready_notification`].
     pub fn wait_ready(&mut self, timeout: Duration) -> io::Result<bool> {
         let until = Instant::now() + timeout;
         loop {
@@ -82,9 +82,9 @@ impl Child {
         match (&self.process, &self.ready) {
             (Process::Remote(program), _) => Ok(program.is_ready()),
             (Process::Local(_), Some(ready)) => Ok(ready.is_notified()),
-            (Process::Local(_), None) => {
-                Err(io::Error::other("nobody listens for its being ready"))
-            }
+            (Process::Local(_), None) => Err(io::Error::other(
+                "the program was started without a ready notification",
+            )),
         }
     }
 

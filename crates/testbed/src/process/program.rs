@@ -26,7 +26,7 @@ pub struct Program {
     words: Vec<OsString>,
     needs: Vec<PathBuf>,
     folder: Option<PathBuf>,
-    tells: bool,
+    ready_notification: bool,
     may: Vec<&'static str>,
     stdin: Stream,
     stdout: Stream,
@@ -40,7 +40,7 @@ impl Program {
             words: vec![program.into()],
             needs: Vec::new(),
             folder: None,
-            tells: false,
+            ready_notification: false,
             may: Vec::new(),
             stdin: Stream::Null,
             stdout: Stream::Inherited,
@@ -74,18 +74,18 @@ impl Program {
         self
     }
 
-    /// A folder of this machine that is there under the same path, with the files that it holds now.
-    /// What the program writes there is had by [`crate::Host::fetch`], while the bed stands.
+    /// A folder of this machine that the environment has under the same path, with its present files.
+    /// [`crate::Host::fetch`] returns the files that the program writes there, while the bed stands.
     #[must_use]
     pub fn works_in(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// It says when it is ready, as a service does to its manager: [`crate::Child::wait_ready`].
+    /// The program notifies when it is ready, as a service does its manager: [`crate::Child::wait_ready`].
     #[must_use]
-    pub fn tells(mut self) -> Self {
-        self.tells = true;
+    pub fn with_ready_notification(mut self) -> Self {
+        self.ready_notification = true;
         self
     }
 
@@ -124,13 +124,13 @@ impl Program {
         self.needs.iter().chain(&self.folder).map(PathBuf::as_path)
     }
 
-    /// Those that have to be the same there and here, and the folder that need not.
-    pub(crate) fn apart(&self) -> (&[PathBuf], Option<&Path>) {
+    /// The files that must be the same in the environment as here, and the folder that need not be.
+    pub(crate) fn files_and_folder(&self) -> (&[PathBuf], Option<&Path>) {
         (&self.needs, self.folder.as_deref())
     }
 
-    pub(crate) fn tells_ready(&self) -> bool {
-        self.tells
+    pub(crate) fn notifies_ready(&self) -> bool {
+        self.ready_notification
     }
 
     /// Its capabilities: the `usual` ones and its own.

@@ -19,9 +19,9 @@ pub(crate) struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// A socket for a program that tells, and none for others.
-    pub(crate) fn bind(tells: bool) -> io::Result<Option<Self>> {
-        if !tells {
+    /// A socket for a program that notifies when it is ready; none for others.
+    pub(crate) fn bind(notifies: bool) -> io::Result<Option<Self>> {
+        if !notifies {
             return Ok(None);
         }
         let folder = names::folder()?;

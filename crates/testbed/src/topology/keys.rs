@@ -5,10 +5,10 @@ use serde::Deserialize;
 use super::{HostSpec, LinkKind, LinkSpec, Subnet};
 use crate::impairment::Impairment;
 
-/// Keys of a link that are no [`LinkSettings`].
+/// Keys of a link that are not [`LinkSettings`].
 const LINK_KEYS: &[&str] = &["ends", "kind", "v4", "v6", "nics", "publish", "impairment"];
 
-/// The keys of a host that are no settings. (Serde cannot both flatten and refuse unknown keys.)
+/// The keys of a host that are not settings. (Serde cannot both flatten and refuse unknown keys.)
 #[derive(Deserialize)]
 struct HostKeys {
     env: String,

@@ -66,10 +66,10 @@ impl Environment for VmContainer {
         self.vm.guest.write(&bundle.join("config.json"), &config)?;
         // Its root has to be a folder that is there.
         self.vm.guest.write(&bundle.join("rootfs/.made"), "")?;
-        // A file system that the kernel has unpacked is no mount that could be put away: no pivot.
+        // A root that the kernel has unpacked is not a mount that could be pivoted away.
         let mut runner = Program::new("runc").args(["run", "--no-pivot", "--bundle"]);
         runner = runner.args([bundle.as_os_str(), id.as_ref()]);
-        let (_, folder) = program.apart();
+        let (_, folder) = program.files_and_folder();
         for file in contents.files {
             if folder != Some(&file) {
                 runner = runner.needs(file);

@@ -48,7 +48,7 @@ pub fn boot_ahead<'a>(hosts: impl IntoIterator<Item = &'a HostSpec>, links: usiz
     });
 }
 
-/// The kernel of the kind of environment that is called `env`; none where that is no virtual machine.
+/// The kernel of the kind of environment `env`; none if it is not a virtual machine.
 fn flavour(env: &str) -> Option<Flavour> {
     let kinds = [
         (KIND.name, Flavour::Cloud),

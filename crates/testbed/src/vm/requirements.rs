@@ -1,4 +1,4 @@
-//! What this machine needs to run virtual machines.
+//! The requirements of virtual machines.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ pub fn huge_pages() -> Result<(), Missing> {
             format!("sysctl vm.nr_hugepages={pages}"),
         )),
         _ => Err(Missing::new(
-            "this machine's huge pages are none of 2 MiB",
+            "this machine has no huge pages of 2 MiB",
             "leave the arm out",
         )),
     }

@@ -139,7 +139,7 @@ fn a_dynamic_program_has_its_libraries_and_the_files_it_needs() {
             .success()
     );
     assert_eq!(fs::read_to_string(copy).unwrap(), "from outside");
-    // Of the root nothing can be changed.
+    // The root file system is read-only.
     let elsewhere = program(Path::new("/out"));
     assert!(!server.start(elsewhere).unwrap().wait().unwrap().success());
 }

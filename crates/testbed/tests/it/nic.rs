@@ -12,12 +12,12 @@ use testbed::{Bed, HostSpec, LinkKind, Topology};
 
 use crate::bed_lock;
 
-/// Says, in a child, that it is one.
+/// Set in a child: the machine whose devices it borrows.
 const ROLE: &str = "LOWROAD_TEST_NIC_BORROWER";
 
-/// What of a device does not change by itself.
+/// The settings of a device, without counters and states that change by themselves.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Lasting {
+struct DeviceState {
     name: String,
     mac: [u8; 6],
     mtu: u32,
@@ -55,12 +55,12 @@ impl Machine {
         self.namespace.run(inside).unwrap()
     }
 
-    fn devices(&self) -> Vec<Lasting> {
+    fn devices(&self) -> Vec<DeviceState> {
         let mut links = self.run(|netlink| netlink.links().unwrap());
         links.retain(|link| !link.loopback);
         let of = |link: Link| {
             let alias = link.alias.filter(|alias| !alias.is_empty());
-            Lasting {
+            DeviceState {
                 name: link.name,
                 mac: link.mac,
                 mtu: link.mtu,
@@ -144,7 +144,7 @@ fn what_the_machine_needs_itself_is_not_lent() {
     };
     let why = refused(&wired("native"));
     assert!(why.contains("eth2") && why.contains("192.0.2.1"), "{why}");
-    for (nic, said) in [("lo", "no Ethernet device"), ("eth9", "eth9")] {
+    for (nic, said) in [("lo", "not an Ethernet device"), ("eth9", "eth9")] {
         let mut topology = wired("native");
         topology.link[0].nics[1] = nic.to_owned();
         let why = refused(&topology);

@@ -109,7 +109,7 @@ fn a_namespace_that_was_only_begun_is_removed() {
         return;
     }
     let _turn = cleaning::turn();
-    // What a creation leaves that is cut short before anything is mounted there; nobody with such a number started then.
+    // The rest of a creation that was cut short before the mount; no process with this number started then.
     let begun = std::path::Path::new("/run/netns/lr-bed-4194303-100-begun");
     std::fs::create_dir_all("/run/netns").unwrap();
     std::fs::write(begun, "").unwrap();

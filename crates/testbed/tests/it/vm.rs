@@ -60,7 +60,7 @@ fn echoes(bed: &Bed) -> bool {
     })
 }
 
-/// What a program in the host prints, and its exit code.
+/// The output of a program in the host, and its exit code.
 fn printed(host: &Host, program: Program) -> (String, Option<i32>) {
     let mut child = host.start(program.stdout(Stream::Piped)).unwrap();
     let mut said = String::new();

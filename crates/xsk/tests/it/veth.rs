@@ -360,6 +360,54 @@ fn a_pump_reports_each_frame_sent_and_loses_none() {
 }
 
 #[test]
+fn offered_frames_wait_for_room_in_the_ring() {
+    in_namespace(|link| {
+        let mut pump: Pump<u64> = Pump::new(256, 2048).unwrap();
+        let small = Bind {
+            transmit: 16,
+            ..Bind::new(link.left, 0, Mode::Copy)
+        };
+        pump.open(small).unwrap();
+        stage(&mut pump, 0, 100);
+        let mut sent = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while pump.is_waiting() {
+            assert!(Instant::now() < deadline, "{} sent", sent.len());
+            let before = sent.len();
+            let offered = pump.offer(0, |number, outcome| {
+                assert_eq!(outcome, Outcome::Sent);
+                sent.push(number);
+            });
+            offered.unwrap();
+            assert!(sent.len() - before <= 16, "more than the ring has room for");
+        }
+        assert_eq!(sent, (0..100).collect::<Vec<_>>());
+        while pump.free.len() < 256 {
+            assert!(Instant::now() < deadline, "{} frames", pump.free.len());
+            pump.reclaim();
+        }
+    });
+}
+
+#[test]
+fn offered_frames_stay_queued_at_a_device_that_is_down() {
+    in_namespace(|link| {
+        let to_right = ToSockets::attach(link.right);
+        let mut pump = pump(link, &to_right);
+        let mut netlink = Netlink::new().unwrap();
+        netlink
+            .set_link(link.left, &LinkSpec::unnamed().down())
+            .unwrap();
+        stage(&mut pump, 0, 10);
+        assert!(pump.offer(0, |_, _| panic!("not sent")).is_err());
+        assert!(!pump.is_waiting(), "asking again is of no use");
+        let mut lost = Vec::new();
+        pump.give_up(|number, _| lost.push(number));
+        assert_eq!(lost, (0..10).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn a_pump_reports_frames_lost_at_a_device_that_is_down() {
     in_namespace(|link| {
         let to_right = ToSockets::attach(link.right);

@@ -21,7 +21,7 @@ pub(super) const ELSEWHERE: &str = "its containers are on another machine";
 /// A container engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    /// Of its program, and of its kind of environment.
+    /// The name of its program, and of its kind of environment.
     pub(in crate::environment) name: &'static str,
     /// The name of one of its containers in errors.
     pub(in crate::environment) container: &'static str,

@@ -380,7 +380,7 @@ pub(super) fn remove(engine: &Engine, name: &str) {
     }
 }
 
-/// Whether an engine complains that there is no such container.
+/// Whether an engine reports that the container does not exist.
 fn is_gone(why: &str) -> bool {
     why.to_lowercase().contains("no such container")
 }

@@ -14,7 +14,7 @@ use crate::pool::Pool;
 /// Its tag is its maker's [`Owner`].
 const REPOSITORY: &str = "lowroad-agent";
 
-/// Images that stay while there is no container of them.
+/// Images that stay while no container uses them.
 pub(crate) static IMAGES: Pool<Arc<Image>> = Pool::new();
 
 /// The images of this process, by engine.

@@ -17,7 +17,7 @@ const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between polls of the engine.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What was removed.
+/// Counts of what was removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OrphanReport {
     pub(crate) containers: usize,

@@ -41,7 +41,7 @@ fn echoes(bed: &Bed) -> bool {
     })
 }
 
-/// What a shell in the host prints, and its exit code.
+/// The output of a shell in the host, and its exit code.
 fn printed(host: &Host, script: &str) -> (String, Option<i32>) {
     let program = Program::new("sh").args(["-c", script]);
     let mut child = host.start(program.stdout(Stream::Piped)).unwrap();
@@ -218,7 +218,7 @@ fn a_container_that_dies_or_hangs_costs_its_bed_alone() {
             let bed = Bed::up(&pair(LinkKind::Direct), run).unwrap();
             let mut child = sleeper(bed.host("server").unwrap());
             let first = agent();
-            // What serves its host is a child of the first process.
+            // The agent that serves the host is a child of the first process.
             let inside = fs::read_to_string(format!("/proc/{first}/task/{first}/children"));
             let inside = inside.unwrap();
             let serving: u32 = inside.split_whitespace().next().unwrap().parse().unwrap();
@@ -288,7 +288,7 @@ fn clean_removes_what_a_killed_maker_of_containers_left() {
     }
     with_docker(test, || {
         let (mut maker, program) = maker(test);
-        // The first process cannot see that nobody is there any more: its container stays.
+        // The first process cannot see that its host is gone: its container stays.
         let agent = agent();
         signal(agent, Signal::SIGSTOP);
         let _turn = cleaning::turn();

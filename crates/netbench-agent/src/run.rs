@@ -15,11 +15,17 @@ use units::{Rate, Size, Span};
 use crate::{Failure, finish, line, option, token};
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
-    let plans = plans(&mut arguments)?;
     let histogram = arguments.contains("--histogram");
     let token = token(&mut arguments)?;
     let mut source: Source = option(&mut arguments, "--bind")?.unwrap_or_default();
     source.port = option(&mut arguments, "--client-port")?;
+    let given = Options {
+        client_port: source.port,
+        histogram,
+        token: token.is_some(),
+        ..Options::default()
+    };
+    let plans = plans(&mut arguments, &given)?;
     let family = match (arguments.contains("-4"), arguments.contains("-6")) {
         (true, false) => Some(AddressFamily::V4),
         (false, true) => Some(AddressFamily::V6),
@@ -72,7 +78,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plans(arguments: &mut Arguments) -> Result<Vec<Plan>, Failure> {
+/// The tests, with some options that have been read before.
+fn plans(arguments: &mut Arguments, given: &Options) -> Result<Vec<Plan>, Failure> {
     let tests: Option<String> = option(arguments, "--test")?;
     let mut span = |name| -> Result<_, Failure> {
         let span: Option<Span> = option(arguments, name)?;
@@ -113,6 +120,7 @@ fn plans(arguments: &mut Arguments) -> Result<Vec<Plan>, Failure> {
         dscp: option(arguments, "--dscp")?,
         socket_buffer: option::<Size>(arguments, "--socket-buffer")?.map(|size| size.0),
         busy_poll,
+        ..*given
     };
     let names = tests.as_deref().unwrap_or(DEFAULT_TESTS).split(',');
     let tests: Result<Vec<Test>, _> = names.map(Test::from_str).collect();

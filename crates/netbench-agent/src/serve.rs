@@ -17,8 +17,8 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let usual = Limits::default();
     let rate: Option<f64> = option(&mut arguments, "--max-mbps")?;
-    if rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-        return Err(Failure::input("--max-mbps is above 0"));
+    if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+        return Err(Failure::input("--max-mbps is a number above 0"));
     }
     let listen: Option<ListenAddress> = option(&mut arguments, "--listen")?;
     let settings = Settings {

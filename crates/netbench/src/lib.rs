@@ -18,10 +18,11 @@ mod token;
 pub use flow::{Arrivals, LatencySummary};
 pub use message::VERSION;
 pub use options::{
-    DEFAULT_DURATION, LOAD_FLOWS, LoadDirection, LoadPlan, OptionError, Options, Plan,
+    DEFAULT_DURATION, LOAD_FLOWS, LoadDirection, LoadPlan, LoadStreams, OptionError, Options, Plan,
 };
 pub use outcome::{
-    Datagrams, End, Interval, Latency, Load, Outcome, Quantile, TcpStatistics, Transfer, fairness,
+    Datagrams, End, Interval, Latency, Load, Outcome, Phase, Quantile, TcpStatistics, Transfer,
+    fairness,
 };
 pub use socket::Source;
 pub use spec::{Direction, Invalid, Spec};

@@ -2,8 +2,8 @@
 //!
 //! Each end begins with [`GREETING`] and its version. Messages follow: four bytes of length, little endian, and as much
 //! JSON. Where the ends share a token, each proves in its first message that it knows it, and all later messages are
-//! followed by a code that depends on the token, on both ends' challenges and on the messages before: nobody in
-//! between can alter, add, repeat or drop one.
+//! followed by a code that depends on the token, on both ends' challenges and on the messages before: an attacker in
+//! between cannot alter, add, repeat or drop one.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use crate::spec::Spec;
 use crate::token::{Role, SessionKey};
 
 /// The version of this protocol. Ends of different versions do not measure together.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// Distinguishes this protocol from others.
 pub(crate) const GREETING: [u8; 6] = *b"lrnb\r\n";
 /// The largest message, in bytes.
@@ -63,7 +63,8 @@ pub(crate) enum ToServer {
     },
     /// Get ready for a test.
     Begin(Spec),
-    /// The window opens now. There is no answer, because under a flood it would arrive after the test.
+    /// The window opens now. The answer is [`ToClient::Marked`] where [`Spec::confirms_window`]. Other tests have none,
+    /// because under a flood it would arrive after the test.
     Mark,
     /// The window closes now. With the bytes that the client's flows have sent or received since they began.
     End { bytes: u64 },
@@ -79,10 +80,12 @@ pub(crate) enum ToClient {
         bytes: [u8; 32],
         token: bool,
     },
-    /// With the answer to the client's challenge, if the server has a token, and the MTU of its path to the client.
+    /// With the answer to the client's challenge, if the server has a token, the MTU of its path to the client, and the
+    /// longest test that it runs.
     Admitted {
         answer: Option<[u8; 32]>,
         path_mtu: Option<u32>,
+        max_duration_us: u64,
     },
     /// The connection ends. If `later`, another try may be admitted.
     Refused {
@@ -99,6 +102,8 @@ pub(crate) enum ToClient {
         ports: Vec<u16>,
         cookie: Cookie,
     },
+    /// The window is open.
+    Marked,
     /// With the error that ended a flow at the server early.
     Ended {
         end: End,
@@ -166,7 +171,7 @@ pub(crate) enum Fault {
     Version(u16),
     #[error("a message of {0} bytes")]
     Large(u32),
-    #[error("a message that is none: {0}")]
+    #[error("malformed message: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error("a message that was not due")]
     Unexpected,

@@ -9,7 +9,7 @@ use units::Rate;
 use crate::spec::{Direction, Invalid, Spec, micros};
 use crate::test::{MAX_FLOWS, Test};
 
-/// A stream with a bit rate writes so often a second, if the size of its writes is not given.
+/// The writes a second of a stream with a bit rate, if their size is not given.
 const WRITES_PER_S: f64 = 1000.0;
 /// A stream with a number of bytes ends by this time, if its duration is not given. By default servers allow no longer
 /// test.
@@ -44,6 +44,12 @@ pub struct Options {
     /// In bytes.
     pub socket_buffer: Option<u64>,
     pub busy_poll: Option<Duration>,
+    /// The local port of the first flow, see [`crate::Source`].
+    pub client_port: Option<u16>,
+    /// The output has the count of each latency.
+    pub histogram: bool,
+    /// The client has a token.
+    pub token: bool,
 }
 
 /// The window of a test where none is given.
@@ -70,6 +76,9 @@ impl Default for Options {
             dscp: None,
             socket_buffer: None,
             busy_poll: None,
+            client_port: None,
+            histogram: false,
+            token: false,
         }
     }
 }
@@ -79,15 +88,23 @@ impl Default for Options {
 pub struct Plan {
     pub spec: Spec,
     pub bidirectional: bool,
-    pub load: Option<LoadPlan>,
+    pub load: Option<LoadStreams>,
 }
 
-/// Streams that load a path.
+/// A load that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadPlan {
     pub direction: LoadDirection,
     /// The flows of each direction.
     pub flows: u16,
+}
+
+/// Streams that load a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadStreams {
+    pub direction: LoadDirection,
+    /// The streams of each direction. They last for as long as the test that they load.
+    pub stream: Spec,
 }
 
 /// The directions that a load has.
@@ -114,7 +131,7 @@ impl FromStr for LoadDirection {
 /// What is wrong with options.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OptionError {
-    #[error("{option} means nothing for the tests that are to run")]
+    #[error("{option} has no effect on these tests: leave it out, or add a test that uses it")]
     Unused { option: &'static str },
     #[error("{test}: {cause}")]
     Invalid { test: Test, cause: Invalid },
@@ -131,6 +148,8 @@ pub enum OptionError {
     Pacing,
     #[error("a load has from 1 to {MAX_FLOWS} flows")]
     LoadFlows,
+    #[error("--client-port and the ports of further flows, which follow it, are from 1 to 65535")]
+    ClientPort,
 }
 
 impl Classify for OptionError {
@@ -151,10 +170,11 @@ impl Options {
             return Err(OptionError::LoadFlows);
         }
         let specs = self.specs(tests)?;
+        let load = self.load.map(|load| self.load_streams(load)).transpose()?;
         let plan = |spec: Spec| Plan {
             // A search for a rate would have the other direction follow its steps.
             bidirectional: self.bidirectional && spec.test.streams() && !spec.test.searches(),
-            load: self.load.filter(|_| !spec.test.streams()),
+            load: load.clone().filter(|_| !spec.test.streams()),
             spec,
         };
         Ok(specs.into_iter().map(plan).collect())
@@ -221,14 +241,37 @@ impl Options {
         Ok(spec)
     }
 
+    /// The streams of a load, with the options of connections.
+    fn load_streams(&self, load: LoadPlan) -> Result<LoadStreams, OptionError> {
+        let test = Test::TcpStream;
+        let stream = Spec {
+            flows: load.flows,
+            warmup_us: 0,
+            dscp: self.dscp,
+            congestion: self.congestion.clone(),
+            mss: self.mss,
+            pacing_bits_per_s: self.pacing.and_then(bits),
+            ..Spec::new(test, DEFAULT_DURATION)
+        };
+        let checked = stream.check();
+        checked.map_err(|cause| OptionError::Invalid { test, cause })?;
+        let direction = load.direction;
+        Ok(LoadStreams { direction, stream })
+    }
+
     fn check_use(&self, tests: &[Test]) -> Result<(), OptionError> {
         let streams = tests.iter().any(|test| test.streams());
         let messages = tests.iter().any(|test| test.has_messages());
         let transactions = tests.iter().any(|test| !test.has_messages());
-        let connections = tests.iter().any(|test| !test.datagrams());
+        let transacts = tests.iter().any(|test| !test.streams());
+        // The streams of a load are connections to the server.
+        let loads = self.load.is_some() && transacts;
+        let connections = loads || tests.iter().any(|test| !test.datagrams());
+        let server = loads || tests.iter().any(|test| test.needs_server());
+        // The steps of a search have no intervals.
+        let intervals = tests.iter().any(|test| !test.searches());
         let bytes = tests.iter().any(|test| test.takes_bytes());
         let both = tests.iter().any(|test| test.streams() && !test.searches());
-        let transacts = tests.iter().any(|test| !test.streams());
         let unused = [
             ("--reverse", self.reverse && !streams),
             ("--bidir", self.bidirectional && !both),
@@ -240,7 +283,12 @@ impl Options {
             ("--request", !self.request.is_empty() && !transactions),
             ("--response", !self.response.is_empty() && !transactions),
             ("--message", !self.message.is_empty() && !messages),
+            ("--interval", self.interval.is_some() && !intervals),
+            ("--client-port", self.client_port.is_some() && !server),
+            ("--histogram", self.histogram && !transacts),
+            ("--token-file", self.token && !server),
         ];
+        self.check_client_port()?;
         if self.reverse && self.bidirectional {
             let (one, other) = ("--reverse", "--bidir");
             return Err(OptionError::Conflict { one, other });
@@ -250,6 +298,17 @@ impl Options {
         }
         let first = unused.into_iter().find(|(_, unused)| *unused);
         first.map_or(Ok(()), |(option, _)| Err(OptionError::Unused { option }))
+    }
+
+    /// Flows of a test and of its load begin at the same port.
+    fn check_client_port(&self) -> Result<(), OptionError> {
+        let flows = self.flows.iter().copied();
+        let most = flows.chain(self.load.map(|load| load.flows)).max();
+        let last = |port: u16| port.checked_add(most.unwrap_or(1).saturating_sub(1));
+        match self.client_port {
+            Some(port) if port == 0 || last(port).is_none() => Err(OptionError::ClientPort),
+            _ => Ok(()),
+        }
     }
 
     /// What all tests of one kind have in common.
@@ -262,7 +321,7 @@ impl Options {
         let default = Spec::new(test, self.duration.unwrap_or(usual));
         let poll_us = |poll| u32::try_from(micros(poll)).unwrap_or(u32::MAX);
         let connections = !test.datagrams();
-        // All bytes count: there are none before the window.
+        // All bytes count: none is sent before the window.
         let warmup_us = match (self.warmup, bytes_limit) {
             (Some(_), Some(_)) => {
                 let (one, other) = ("--warmup", "--bytes");
@@ -270,15 +329,6 @@ impl Options {
             }
             (None, Some(_)) => 0,
             (warmup, None) => warmup.map_or(default.warmup_us, micros),
-        };
-        let bits = |rate| match rate {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "positive, and a float that is too large saturates"
-            )]
-            Rate::Bits(bits) => Some(bits as u64),
-            Rate::Messages(_) => None,
         };
         Ok(Spec {
             warmup_us,
@@ -297,6 +347,19 @@ impl Options {
             interval_us: self.interval.map(micros),
             ..default
         })
+    }
+}
+
+/// The bits a second of a bit rate.
+fn bits(rate: Rate) -> Option<u64> {
+    match rate {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and a float that is too large saturates"
+        )]
+        Rate::Bits(bits) => Some(bits as u64),
+        Rate::Messages(_) => None,
     }
 }
 
@@ -411,6 +474,123 @@ mod tests {
         };
         assert_eq!(checked(&message, &[Test::TcpCrr]), unused("--message"));
         assert_eq!(checked(&message, &[Test::Icmp]), Ok(()));
+    }
+
+    #[test]
+    fn every_option_has_an_effect_or_is_refused() {
+        let usual = options;
+        let all: [(&str, Options, &[Test]); 7] = [
+            (
+                "--interval",
+                Options {
+                    interval: Some(Duration::from_millis(100)),
+                    ..usual()
+                },
+                &[Test::UdpRate],
+            ),
+            (
+                "--client-port",
+                Options {
+                    client_port: Some(5000),
+                    ..usual()
+                },
+                &[Test::Icmp],
+            ),
+            (
+                "--token-file",
+                Options {
+                    token: true,
+                    ..usual()
+                },
+                &[Test::Icmp],
+            ),
+            (
+                "--histogram",
+                Options {
+                    histogram: true,
+                    ..usual()
+                },
+                &[Test::TcpStream, Test::UdpRate],
+            ),
+            (
+                "--mss",
+                Options {
+                    mss: Some(1000),
+                    ..usual()
+                },
+                &[Test::UdpRr, Test::Icmp],
+            ),
+            (
+                "--load",
+                Options {
+                    load: Some(LoadPlan {
+                        direction: LoadDirection::Up,
+                        flows: 1,
+                    }),
+                    ..usual()
+                },
+                &[Test::UdpStream],
+            ),
+            (
+                "--bidir",
+                Options {
+                    bidirectional: true,
+                    ..usual()
+                },
+                &[Test::UdpRr, Test::UdpRate],
+            ),
+        ];
+        for (option, options, without) in all {
+            let refused = options.plans(without);
+            assert_eq!(refused, Err(OptionError::Unused { option }));
+            let with = [without, &[Test::TcpStream, Test::TcpRr]].concat();
+            assert!(options.plans(&with).is_ok(), "{option}");
+        }
+    }
+
+    #[test]
+    fn load_has_options_of_connections() {
+        let options = Options {
+            congestion: Some("reno".to_owned()),
+            mss: Some(1000),
+            pacing: Some(Rate::Bits(1e6)),
+            dscp: Some(46),
+            token: true,
+            client_port: Some(5000),
+            load: Some(LoadPlan {
+                direction: LoadDirection::Both,
+                flows: 3,
+            }),
+            ..options()
+        };
+        let plans = options.plans(&[Test::Icmp]).unwrap();
+        let [Plan { spec, load, .. }] = &plans[..] else {
+            panic!("one plan");
+        };
+        assert_eq!((spec.mss, spec.pacing_bits_per_s), (None, None));
+        let stream = &load.as_ref().unwrap().stream;
+        let of = (stream.mss, stream.pacing_bits_per_s, stream.dscp);
+        assert_eq!(of, (Some(1000), Some(1_000_000), Some(46)));
+        assert_eq!(
+            (stream.congestion.as_deref(), stream.flows),
+            (Some("reno"), 3)
+        );
+    }
+
+    #[test]
+    fn client_ports_are_ports() {
+        let with = |client_port, flows| {
+            let options = Options {
+                client_port: Some(client_port),
+                flows: vec![1, flows],
+                ..options()
+            };
+            options.specs(&[Test::TcpRr]).map(drop)
+        };
+        assert_eq!([with(65_535, 1), with(65_534, 2)], [Ok(()), Ok(())]);
+        for (port, flows) in [(0, 1), (0, 2), (65_535, 2)] {
+            assert_eq!(with(port, flows), Err(OptionError::ClientPort));
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::spec::{Direction, Spec};
 const DIGITS: u8 = 3;
 /// The largest latency: longer ones count as an hour.
 const MAX_NS: u64 = 3_600_000_000_000;
+/// A sender that stays below this share of its rate has missed it.
+const MIN_RATE_SHARE: f64 = 0.98;
 /// Distinct ages that are recorded of transactions that never began.
 const MAX_AGES: u64 = 10_000;
 
@@ -46,6 +48,8 @@ pub struct End {
     pub arrivals: Arrivals,
     /// What TCP knew of its connections when the window closed; none if it had none, or has closed them.
     pub tcp: Option<TcpStatistics>,
+    /// The 99th percentile of how late it began its messages, in nanoseconds, where the server sends at a rate.
+    pub late_p99_ns: Option<u64>,
 }
 
 /// What TCP knows of the connections of a test, by `TCP_INFO`.
@@ -115,15 +119,23 @@ pub(crate) struct Times {
 /// A quantile of latencies, some of which are known only to be above a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantile {
+    /// The shortest that it can be, and the longest; none where it has no upper limit.
     pub ns: u64,
+    pub at_most: Option<u64>,
+}
+
+impl Quantile {
     /// False if the true quantile may be longer.
-    pub exact: bool,
+    pub fn is_exact(self) -> bool {
+        self.at_most == Some(self.ns)
+    }
 }
 
 /// What passed in one direction of a test, by sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Datagrams {
-    pub direction: Direction,
+    /// None: there and back, where the other end is a kernel that does not count.
+    pub direction: Option<Direction>,
     pub sent: u64,
     pub arrivals: Arrivals,
 }
@@ -146,10 +158,29 @@ pub struct Load {
     pub idle: Box<Outcome>,
 }
 
+/// A half of a test of latency under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the load.
+    Idle,
+    Loaded,
+}
+
+impl Phase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Loaded => "loaded",
+        }
+    }
+}
+
 /// What passed in one interval of a test, at the near end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
     pub direction: Direction,
+    /// None where a test has no load.
+    pub phase: Option<Phase>,
     /// From the beginning of the window, in seconds.
     pub begin: Duration,
     pub end: Duration,
@@ -157,7 +188,8 @@ pub struct Interval {
     pub messages: u64,
     /// The transactions that ended in it; without any in a test of streams.
     pub latency: LatencySummary,
-    /// Segments that TCP sent again in it, and what it knows of the connections at its end.
+    /// Segments that this end's TCP sent again in it, and what it knows of the connections at its end. Of a stream from
+    /// the server these are the receiver's.
     pub retransmits: u64,
     pub tcp: Option<TcpStatistics>,
 }
@@ -220,7 +252,7 @@ impl Latency {
         self.record_many(took, 1);
     }
 
-    fn record_many(&mut self, took: Duration, count: u64) {
+    pub(crate) fn record_many(&mut self, took: Duration, count: u64) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.saturating_record_n(ns, count);
     }
@@ -286,7 +318,7 @@ impl Times {
         self.late.get_or_insert_default().record(by);
     }
 
-    /// Records so many that were due this long before the window closed and never began.
+    /// Records messages that were due this long before the window closed and never began.
     pub(crate) fn record_unsent(&mut self, age: Duration, count: u64) {
         self.unsent += count;
         self.bounds.record_many(age, count);
@@ -360,41 +392,51 @@ impl Outcome {
     }
 
     /// A quantile of all transactions that were due in the window. One that never began, or was given up, took longer
-    /// than it has waited: the quantile is exact only if all such waits are longer. None without a transaction.
+    /// than it has waited: at least that, and at most any time. None without a transaction.
     pub fn quantile(&self, share: f64) -> Option<Quantile> {
         let latency = self.latency.as_ref().filter(|it| it.count() > 0)?;
         if self.bounds.count() == 0 {
             let ns = latency.quantile(share);
-            return Some(Quantile { ns, exact: true });
+            let at_most = Some(ns);
+            return Some(Quantile { ns, at_most });
         }
         let mut all = latency.clone();
         all.add(&self.bounds);
         let ns = all.quantile(share);
-        let exact = self.bounds.min() > ns;
-        Some(Quantile { ns, exact })
+        // All that have no time may have taken longer than those that have one. Half a rank less, so that rounding does
+        // not lead to the next one.
+        let rank = (share * all.count() as f64).ceil().max(1.0);
+        let known = latency.count() as f64;
+        let at_most = (rank <= known).then(|| latency.quantile((rank - 0.5) / known).max(ns));
+        Some(Quantile { ns, at_most })
     }
 
-    /// Whether anything was measured: an answer came, or a part of a stream arrived.
+    /// Whether anything was measured in the window: an answer came, or a part of a stream arrived.
     pub fn has_result(&self) -> bool {
-        match (&self.latency, &self.far) {
+        match (&self.latency, &self.transfer) {
             (Some(latency), _) => latency.count() > 0,
-            (None, Some(far)) => match self.spec.direction {
-                Direction::Up => far.all_messages > 0,
-                Direction::Down => self.near.all_messages > 0,
-            },
-            (None, None) => self.near.all_messages > 0,
+            (None, Some(transfer)) => transfer.bits_per_s > 0.0,
+            (None, None) => self.near.messages > 0,
         }
     }
 
-    /// The datagrams of each direction by their sequence numbers. None without an account of both ends.
+    /// The datagrams of each direction by their sequence numbers. None without an account of both ends, except where one
+    /// end sees both directions.
     pub fn datagrams(&self) -> Vec<Datagrams> {
-        let Some(far) = self.far.as_ref().filter(|_| self.spec.test.datagrams()) else {
-            return Vec::new();
-        };
         let of = |direction, sent, end: &End| Datagrams {
-            direction,
+            direction: Some(direction),
             sent,
             arrivals: end.arrivals,
+        };
+        if !self.spec.test.needs_server() {
+            return vec![Datagrams {
+                direction: None,
+                sent: self.sent,
+                arrivals: self.near.arrivals,
+            }];
+        }
+        let Some(far) = self.far.as_ref().filter(|_| self.spec.test.datagrams()) else {
+            return Vec::new();
         };
         match (self.spec.test.streams(), self.spec.direction) {
             (true, Direction::Up) => vec![of(Direction::Up, self.near.all_messages, far)],
@@ -427,20 +469,34 @@ impl Outcome {
 
     /// The share of the rate that was asked for and that the sender reached; none without a rate.
     pub fn rate_share(&self) -> Option<f64> {
+        self.sent_and_due().map(|(sent, due)| sent / due)
+    }
+
+    /// The share of the rate that the sender reached, if it has missed the rate: by more than one message of each flow,
+    /// because that one may be due at the window's very end.
+    pub fn missed_rate(&self) -> Option<f64> {
+        let (sent, due) = self.sent_and_due()?;
+        let share = sent / due;
+        let missed = (due - sent).floor() > f64::from(self.spec.flows);
+        (share < MIN_RATE_SHARE && missed).then_some(share)
+    }
+
+    /// The messages that were sent in the window, and those that were due in it by the rate.
+    fn sent_and_due(&self) -> Option<(f64, f64)> {
         let rate = self.spec.rate?;
-        let reached = match self.sender() {
-            Some(sender) if sender.window_ns > 0 => {
-                sender.bytes as f64 / f64::from(self.spec.message) / seconds(sender.window_ns)
-            }
+        let (sent, due) = match self.sender() {
+            Some(sender) if sender.window_ns > 0 => (
+                sender.bytes as f64 / f64::from(self.spec.message),
+                rate * seconds(sender.window_ns),
+            ),
             Some(_) => return None,
             None => {
                 let latency = self.latency.as_ref().map_or(0, Latency::count);
-                let sent = (latency + self.lost + self.unfinished) as f64;
-                let due = sent + self.unsent as f64;
-                return (due > 0.0).then(|| sent / due);
+                let sent = latency + self.lost + self.unfinished;
+                (sent as f64, (sent + self.unsent) as f64)
             }
         };
-        Some(reached / rate)
+        (due > 0.0).then_some((sent, due))
     }
 }
 
@@ -513,17 +569,67 @@ mod tests {
             latency
         };
         let known = outcome(times(0..1000), Latency::new());
-        assert!(known.quantile(0.99).unwrap().exact);
-        // One in ten has waited for 400 ms and more, and nobody knows for how long it would have.
+        assert!(known.quantile(0.99).unwrap().is_exact());
+        // One in ten has waited for 400 ms and more, and it is not known how long its answer would have taken.
         let some = outcome(times(0..900), times(400..500));
         let (middle, high) = (some.quantile(0.4).unwrap(), some.quantile(0.9).unwrap());
         assert!(
-            middle.exact && middle.ns.abs_diff(400_000_000) < 2_000_000,
+            middle.is_exact() && middle.ns.abs_diff(400_000_000) < 2_000_000,
             "{middle:?}"
         );
-        assert!(!high.exact && high.ns > 790_000_000, "{high:?}");
+        assert!(!high.is_exact() && high.ns > 790_000_000, "{high:?}");
+        assert!(high.at_most.unwrap() >= 899_000_000, "{high:?}");
+        assert_eq!(some.quantile(0.99).unwrap().at_most, None);
+        // One that has waited for a moment only may be anywhere, and changes a median by one rank.
+        let one = outcome(times(0..999), times(0..1)).quantile(0.5).unwrap();
+        assert!(one.at_most.unwrap() - one.ns <= 2_000_000, "{one:?}");
         assert_eq!(some.latency.as_ref().unwrap().count(), 900);
         assert_eq!(outcome(Latency::new(), times(0..9)).quantile(0.5), None);
+    }
+
+    #[test]
+    fn stream_without_arrivals_in_window_has_no_result() {
+        let spec = Spec::new(crate::Test::UdpStream, Duration::from_secs(1));
+        let end = |bytes| End {
+            window_ns: 1_000_000_000,
+            bytes,
+            // From the warm-up on.
+            all_messages: 100,
+            ..End::default()
+        };
+        let of = |arrived| Outcome {
+            transfer: Some(Transfer::of(&end(1000), &end(arrived), true)),
+            far: Some(end(arrived)),
+            ..Outcome::empty(&spec)
+        };
+        assert!(!of(0).has_result() && of(1).has_result());
+    }
+
+    #[test]
+    fn one_message_less_is_no_missed_rate() {
+        let of = |flows, rate, sent: u64| {
+            let spec = Spec {
+                rate: Some(rate),
+                flows,
+                message: 10,
+                ..Spec::new(crate::Test::UdpStream, Duration::from_secs(10))
+            };
+            let near = End {
+                window_ns: 10_020_000_000,
+                bytes: sent * 10,
+                ..End::default()
+            };
+            let outcome = Outcome {
+                near,
+                ..Outcome::empty(&spec)
+            };
+            outcome.missed_rate().is_some()
+        };
+        assert_eq!(
+            [of(1, 1.0, 9), of(1, 1.0, 8), of(2, 1.0, 8)],
+            [false, true, false]
+        );
+        assert_eq!([of(1, 100.0, 990), of(1, 100.0, 980)], [false, true]);
     }
 
     #[test]

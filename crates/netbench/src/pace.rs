@@ -66,8 +66,9 @@ impl Pace {
         let due = self.due()?;
         let interval = self.interval.as_nanos().max(1);
         let before = begin.saturating_duration_since(due).as_nanos();
-        let skipped = u32::try_from(before.div_ceil(interval)).ok()?;
-        let first = due.checked_add(self.interval.checked_mul(skipped)?)?;
+        // A product of nanoseconds: there may be more messages than a u32 counts.
+        let skipped = before.div_ceil(interval).checked_mul(interval)?;
+        let first = due.checked_add(Duration::from_nanos(u64::try_from(skipped).ok()?))?;
         let open = end.saturating_duration_since(first).as_nanos();
         let count = u64::try_from(open.div_ceil(interval)).ok()?;
         (count > 0).then_some((first, count))
@@ -164,6 +165,11 @@ mod tests {
         assert_eq!(pace.unsent(begin, seventh), None);
         assert_eq!(pace.unsent(begin, later), Some((later - between * 2, 1)));
         assert_eq!(Pace::new(1e-6, 0, 1).unsent(later, later + between), None);
+        // More of them before the window than a u32 counts.
+        let fast = Pace::new(1e9, 0, 1);
+        let opened = fast.begin + Duration::from_secs(5);
+        let counted = fast.unsent(opened, opened + Duration::from_secs(1));
+        assert_eq!(counted, Some((opened, 1_000_000_000)));
     }
 
     #[test]

@@ -162,9 +162,12 @@ pub(crate) fn tune(socket: &Socket, spec: &Spec) -> io::Result<()> {
     if let Some(dscp) = spec.dscp {
         // The two lowest bits are those of explicit congestion notification.
         let byte = u32::from(dscp) << 2;
-        match socket.domain()? == Domain::IPV6 {
-            true => socket.set_tclass_v6(byte)?,
-            false => socket.set_tos_v4(byte)?,
+        if socket.domain()? == Domain::IPV6 {
+            socket.set_tclass_v6(byte)?;
+            // Its peer may be an IPv4 address in IPv6 form. A raw socket of IPv6 has no such peer, and refuses.
+            let _raw = socket.set_tos_v4(byte);
+        } else {
+            socket.set_tos_v4(byte)?;
         }
     }
     if let Some(name) = &spec.congestion {
@@ -255,6 +258,13 @@ mod tests {
         let socket = tcp(Ipv4Addr::LOCALHOST.into(), &spec).unwrap();
         assert_eq!(socket.tos_v4().unwrap(), 46 << 2);
         assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
+        // A server that listens on [::] has IPv4 clients at such addresses.
+        let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        let socket = tcp(mapped.into(), &spec).unwrap();
+        assert_eq!(
+            (socket.tos_v4().unwrap(), socket.tclass_v6().unwrap()),
+            (46 << 2, 46 << 2)
+        );
         let unknown = Spec {
             congestion: Some("none".to_owned()),
             ..spec

@@ -94,11 +94,11 @@ pub(crate) fn path_mtu(socket: &impl AsFd, v6: bool) -> io::Result<u32> {
 
 /// Sets DF on datagrams. One that does not fit the path MTU is refused with `EMSGSIZE`.
 pub(crate) fn never_fragment(socket: &impl AsFd, v6: bool) -> io::Result<()> {
-    match v6 {
-        true => setsockopt(socket, Ipv6MtuDiscover, &libc::IPV6_PMTUDISC_DO)?,
-        false => setsockopt(socket, Ipv4MtuDiscover, &libc::IP_PMTUDISC_DO)?,
+    if v6 {
+        setsockopt(socket, Ipv6MtuDiscover, &libc::IPV6_PMTUDISC_DO)?;
     }
-    Ok(())
+    // Of an IPv6 socket as well: its peer may be an IPv4 address in IPv6 form.
+    Ok(setsockopt(socket, Ipv4MtuDiscover, &libc::IP_PMTUDISC_DO)?)
 }
 
 /// Limits the rate at which the kernel sends what a connection has buffered.
@@ -111,7 +111,7 @@ pub(crate) fn set_mss(socket: &impl AsFd, bytes: u16) -> io::Result<()> {
     Ok(setsockopt(socket, sockopt::TcpMaxSeg, &bytes.into())?)
 }
 
-/// What TCP knows of one connection; none if the socket is no connection.
+/// What TCP knows of one connection; none for a socket of another kind.
 pub(crate) fn tcp_statistics(socket: &SockRef<'_>) -> Option<TcpStatistics> {
     let info: TcpInfo = getsockopt(&**socket, TcpInformation).ok()?;
     let name = socket.tcp_congestion().unwrap_or_default();
@@ -143,6 +143,17 @@ mod tests {
         assert_eq!(std::mem::offset_of!(TcpInfo, rtt_us), 68);
         assert_eq!(std::mem::offset_of!(TcpInfo, total_retransmits), 100);
         assert_eq!(std::mem::offset_of!(TcpInfo, delivery_rate), 160);
+    }
+
+    #[test]
+    fn datagrams_to_mapped_address_have_df() {
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        never_fragment(&socket, true).unwrap();
+        let set = (
+            getsockopt(&socket, Ipv4MtuDiscover).unwrap(),
+            getsockopt(&socket, Ipv6MtuDiscover).unwrap(),
+        );
+        assert_eq!(set, (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use datapath::{Classify, ErrorClass};
 use serde::{Deserialize, Serialize};
 
+use crate::flow::sequence::MIN_NUMBERED;
 use crate::test::{ETHERNET_PAYLOAD, MAX_FLOWS, Test};
 
 /// The longest name of a congestion control (`TCP_CA_NAME_MAX` of linux/tcp.h, less the final zero).
@@ -18,7 +19,7 @@ const MAX_DEFAULT_PACKET: u32 = 9_000;
 const IPV4_AND_UDP: u32 = 20 + 8;
 const IPV6_AND_UDP: u32 = 40 + 8;
 
-const MAX_DURATION: Duration = Duration::from_hours(24);
+pub(crate) const MAX_DURATION: Duration = Duration::from_hours(24);
 /// A shorter test has no window to measure.
 const MIN_DURATION: Duration = Duration::from_millis(10);
 /// No network takes longer to answer.
@@ -77,7 +78,7 @@ pub struct Spec {
     pub dscp: Option<u8>,
     /// The bytes that a stream sends, all flows together, after which it ends; none: as many as it can.
     pub bytes: Option<u64>,
-    /// The interval of reports during the test, in microseconds; none: there are none.
+    /// The interval of reports during the test, in microseconds; none: no reports.
     #[serde(skip)]
     pub interval_us: Option<u64>,
 }
@@ -93,6 +94,10 @@ pub enum Invalid {
     Size { what: &'static str, most: u32 },
     #[error("a rate is above 0 and at most 1e9 a second")]
     Rate,
+    #[error(
+        "{test} at a rate needs requests and responses of {MIN_NUMBERED} B or more: shorter ones have no room for the number that tells answers apart"
+    )]
+    ShortRequest { test: Test },
     #[error("{test} goes as fast as it can: it takes no rate")]
     NoRate { test: Test },
     #[error("{test} has no direction: it goes both ways")]
@@ -173,6 +178,16 @@ impl Spec {
         self.test.datagrams().then(|| largest + headers(v6))
     }
 
+    /// The bytes of a sequence number for which both a request and its answer have room.
+    pub(crate) fn number_bytes(&self) -> usize {
+        self.request.min(self.response).min(8) as usize
+    }
+
+    /// Whether the server says when its window is open: the client sends a given number of bytes, and begins then.
+    pub(crate) fn confirms_window(&self) -> bool {
+        self.bytes.is_some() && self.direction == Direction::Up
+    }
+
     pub fn duration(&self) -> Duration {
         Duration::from_micros(self.duration_us)
     }
@@ -210,6 +225,10 @@ impl Spec {
         }
         if self.rate.is_some() && !test.takes_rate() {
             return Err(Invalid::NoRate { test });
+        }
+        let answers = !test.streams() && !test.has_messages() && test.datagrams();
+        if answers && self.rate.is_some() && self.number_bytes() < MIN_NUMBERED {
+            return Err(Invalid::ShortRequest { test });
         }
         let polls = |us| test.can_busy_poll() && (1..=MAX_POLL_US).contains(&us);
         if self.busy_poll_us.is_some_and(|us| !polls(us)) {
@@ -297,6 +316,25 @@ mod tests {
         assert_eq!(icmp.fit(1500, false).message, 56);
         let stream = Spec::new(Test::TcpStream, Duration::from_secs(1));
         assert_eq!(stream.fit(1500, false).message, 128 << 10);
+    }
+
+    #[test]
+    fn short_requests_at_a_rate_are_refused() {
+        let at = |test, rate, response| {
+            let spec = Spec {
+                rate,
+                response,
+                ..Spec::new(test, Duration::from_secs(1))
+            };
+            spec.check()
+        };
+        let refused = Err(Invalid::ShortRequest { test: Test::UdpRr });
+        assert_eq!(at(Test::UdpRr, Some(1.0), 3), refused);
+        assert_eq!(at(Test::UdpRr, Some(1.0), 4), Ok(()));
+        // One at a time needs no number, and a connection keeps the order of answers.
+        assert_eq!(at(Test::UdpRr, None, 1), Ok(()));
+        assert_eq!(at(Test::TcpRr, Some(1.0), 1), Ok(()));
+        assert_eq!(at(Test::TcpCrr, Some(1.0), 1), Ok(()));
     }
 
     #[test]

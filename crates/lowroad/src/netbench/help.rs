@@ -10,7 +10,7 @@ pub(super) fn tests() -> String {
         false => format!("{test}, which needs no server"),
     });
     match names.split_last() {
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        Some((last, others)) => format!("Run these tests: {} or {last}", others.join(", ")),
         None => String::new(),
     }
 }
@@ -25,8 +25,8 @@ pub(super) fn message() -> String {
         }
     }
     format!(
-        "Size of a stream's writes, or of a datagram; each value makes a test [default: {defaults}what fills the path \
-         MTU for others]"
+        "Write streams in pieces, or send datagrams, of this size; each value makes a test [default: {defaults}what \
+         fills the path MTU for others]"
     )
 }
 
@@ -61,7 +61,7 @@ mod tests {
         let names = Test::ALL.map(Test::name);
         assert!(names.iter().all(|name| tests.contains(name)), "{tests}");
         assert!(
-            tests.starts_with("tcp_stream, udp_stream, tcp_rr"),
+            tests.starts_with("Run these tests: tcp_stream, udp_stream, tcp_rr"),
             "{tests}"
         );
         assert!(tests.contains("icmp, which needs no server"), "{tests}");

@@ -19,7 +19,7 @@ use crate::exit::{self, Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// Server: HOST, HOST:PORT or [ADDRESS]:PORT
+    /// Measure against the server at HOST, HOST:PORT or [ADDRESS]:PORT
     #[arg(value_name = "TARGET")]
     target: String,
     #[arg(
@@ -42,10 +42,10 @@ pub(super) struct Run {
     /// Use N sockets at once; each value makes a test
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     flows: Vec<u16>,
-    /// Size of a request; each value makes a test [default: 1B, or 16B in a datagram]
+    /// Send requests of this size; each value makes a test [default: 1B, or 16B in a datagram]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     request: Vec<Size>,
-    /// Size of a response; each value makes a test [default: 1B, or 16B in a datagram]
+    /// Ask for responses of this size; each value makes a test [default: 1B, or 16B in a datagram]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     response: Vec<Size>,
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', help = help::message())]
@@ -76,7 +76,7 @@ pub(super) struct Run {
     /// Limit TCP segments to this many bytes
     #[arg(long, value_name = "BYTES")]
     mss: Option<u16>,
-    /// Have the kernel pace each TCP connection at this bit rate
+    /// Let the kernel pace each TCP connection at this bit rate
     #[arg(long, value_name = "RATE")]
     pacing: Option<Rate>,
     /// Mark all packets of the tests with this code point, from 0 to 63
@@ -85,7 +85,7 @@ pub(super) struct Run {
     /// Send from this address, through this device, or both
     #[arg(long, value_name = "ADDR|DEVICE|ADDR%DEVICE")]
     bind: Option<Source>,
-    /// Send the first flow from this port and each further flow from the next
+    /// Send the first flow from this port, from 1 to 65535, and each further flow from the next
     #[arg(long, value_name = "PORT")]
     client_port: Option<u16>,
     /// Use IPv4 only
@@ -238,6 +238,9 @@ impl Run {
             dscp: self.dscp,
             socket_buffer: self.socket_buffer.map(|size| size.0),
             busy_poll: self.busy_poll.map(|span| span.0),
+            client_port: self.client_port,
+            histogram: self.histogram,
+            token: self.token_file.is_some(),
         };
         Ok(options.plans(&self.test)?)
     }

@@ -44,9 +44,9 @@ impl Serve {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         if self
             .max_mbps
-            .is_some_and(|rate| rate.is_nan() || rate <= 0.0)
+            .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
         {
-            return Err(Failure::Input("--max-mbps is above 0".to_owned()));
+            return Err(Failure::Input("--max-mbps is a number above 0".to_owned()));
         }
         let shutdown = Shutdown::install().context("signals")?;
         limits::raise_descriptors();

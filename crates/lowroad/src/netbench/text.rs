@@ -8,8 +8,6 @@ use netbench::{
     Direction, End, Interval, Latency, Load, Outcome, Plan, Spec, TcpStatistics, Transfer, fairness,
 };
 
-/// A sender that stays below this share of its rate is said to.
-const RATE_SHARE: f64 = 0.98;
 /// The flows of which each has a line of its own.
 const MAX_FLOW_LINES: usize = 16;
 
@@ -126,7 +124,9 @@ pub(super) fn figures(plan: &Plan, interval: &Interval) -> String {
         ),
         false => format!("{:.1} Mb/s", rate * 8e-6),
     };
-    if let Some(tcp) = &interval.tcp {
+    // With --reverse the client is the receiver, whose retransmits and window say nothing of the stream.
+    let sends = interval.direction == Direction::Up;
+    if let Some(tcp) = interval.tcp.as_ref().filter(|_| sends) {
         let window = tcp.congestion_window_bytes as f64 / 1024.0;
         let (retransmits, rtt) = (interval.retransmits, us_of(f64::from(tcp.rtt_us) * 1e3));
         let _infallible = write!(
@@ -148,7 +148,10 @@ fn direction_name(direction: Direction) -> &'static str {
 /// The line of an interval.
 pub(super) fn interval(plan: &Plan, interval: &Interval) -> String {
     let (begin, end) = (interval.begin.as_secs_f64(), interval.end.as_secs_f64());
-    let name = plan.spec.test;
+    let mut name = plan.spec.test.name().to_owned();
+    if let Some(phase) = interval.phase {
+        name = format!("{name} {}", phase.name());
+    }
     format!(
         "{name}  {begin:6.2} - {end:6.2} s  {}\n",
         figures(plan, interval)
@@ -201,10 +204,14 @@ fn stream(outcome: &Outcome, transfer: &Transfer) -> String {
         let _infallible = write!(text, " of {offered:.1} Mb/s sent, {loss:.3} % lost");
     }
     if outcome.spec.bytes.is_some()
-        && let Some(sender) = outcome.sender()
+        && let Some(receiver) = outcome.receiver()
     {
-        let seconds = sender.window_ns as f64 / 1e9;
-        let _infallible = write!(text, ", {} B in {seconds:.2} s", sender.all_bytes);
+        let seconds = receiver.window_ns as f64 / 1e9;
+        let digits = if seconds < 0.1 { 6 } else { 2 };
+        let _infallible = write!(text, ", {} B in {seconds:.digits$} s", receiver.bytes);
+    }
+    if let Some(late) = late_us_p99(outcome) {
+        let _infallible = write!(text, ", p99 sent {late} us late");
     }
     text.push('\n');
     text
@@ -227,6 +234,13 @@ fn transactions(outcome: &Outcome, latency: &Latency) -> String {
         text += &times(outcome, latency);
     }
     text
+}
+
+/// The 99th percentile of how late the sender of a stream began its messages, where it has a rate.
+fn late_us_p99(outcome: &Outcome) -> Option<String> {
+    let here = outcome.late.as_ref().filter(|late| late.count() > 0);
+    let there = outcome.far.as_ref().and_then(|far| far.late_p99_ns);
+    here.map(|late| late.quantile(0.99)).or(there).map(us)
 }
 
 /// What the load of the path did to the latency.
@@ -273,7 +287,7 @@ fn datagrams(outcome: &Outcome, datagrams: &netbench::Datagrams) -> String {
         true => String::new(),
         false => format!(
             "  {:<5} {}\n",
-            direction_name(datagrams.direction),
+            datagrams.direction.map_or("both", direction_name),
             parts.join(", ")
         ),
     }
@@ -304,7 +318,10 @@ fn notes(outcome: &Outcome) -> String {
             (false, false) => Ok(()),
         };
     }
-    if let Some(share) = outcome.rate_share().filter(|share| *share < RATE_SHARE) {
+    if outcome.datagrams().iter().any(|it| it.arrivals.unnumbered) {
+        text += "  duplicates, reordering and loss bursts are not counted: datagrams below 4 B have no room for a sequence number\n";
+    }
+    if let Some(share) = outcome.missed_rate() {
         let rate = spec.rate.unwrap_or(0.0);
         let _infallible = writeln!(
             text,
@@ -359,7 +376,7 @@ fn times(outcome: &Outcome, latency: &Latency) -> String {
     for (share, name) in QUANTILES {
         let name = name.replace('_', ".");
         if let Some(quantile) = outcome.quantile(share) {
-            let bound = if quantile.exact { "" } else { ">=" };
+            let bound = if quantile.is_exact() { "" } else { ">=" };
             let _infallible = write!(text, "  {name} {bound}{}", us(quantile.ns));
         }
     }

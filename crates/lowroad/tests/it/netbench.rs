@@ -332,8 +332,23 @@ fn load_both_directions_and_bytes_have_results() {
         let exact = &measured(&exact.concat())[0];
         for end in ["near", "far"] {
             assert_eq!(exact[end]["all_bytes"], 1_000_000, "{exact}");
+            assert!(exact[end]["window_us"].as_u64().unwrap() > 0, "{exact}");
         }
+        assert!(exact["mbps"].as_f64().unwrap() > 0.0, "{exact}");
     }
+}
+
+/// A run that fails with this exit code and one line of an error.
+fn refused(arguments: &[&str], words: &str, code: i32) {
+    let output = netbench(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(said.contains(words), "{arguments:?}: {said}");
+    let lines = said
+        .lines()
+        .filter(|line| line.starts_with("error"))
+        .count();
+    assert_eq!(lines, 1, "{arguments:?}: {said}");
 }
 
 #[test]
@@ -344,17 +359,6 @@ fn bad_input_is_one_line_and_exit_code_2() {
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let token = token.to_str().unwrap();
     let (_server, at) = serve(&["--token-file", token, "--max-duration", "1s"]);
-    let refused = |arguments: &[&str], words: &str, code: i32| {
-        let output = netbench(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
-        let lines = said
-            .lines()
-            .filter(|line| line.starts_with("error"))
-            .count();
-        assert_eq!(lines, 1, "{arguments:?}: {said}");
-    };
     let known = ["run", at.as_str(), "--token-file", token];
     let with = |more: &[&'static str]| [&known[..], more].concat();
     refused(&["run", &at], "--token-file", 2);
@@ -374,7 +378,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
     );
     refused(
         &with(&["--test", "tcp_rr", "--reverse"]),
-        "--reverse means nothing",
+        "--reverse has no effect",
         2,
     );
     refused(&["run", "a:b:c"], "is not an address", 2);
@@ -384,6 +388,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
     refused(&["serve", "--listen", "0.0.0.0:0"], "--token-file", 2);
     refused(&["serve", "--listen", &at], "listening on", 1);
     refused(&["serve", "--max-mbps", "0"], "--max-mbps", 2);
+    refused(&["serve", "--max-mbps", "inf"], "--max-mbps", 2);
     refused(&["serve", "--token-file", "/none"], "/none", 2);
     let served = run(&[
         &at,
@@ -395,6 +400,32 @@ fn bad_input_is_one_line_and_exit_code_2() {
         "tcp_rr",
     ]);
     assert!(served.status.success());
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "correct horse").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let token = token.to_str().unwrap();
+    let (_server, at) = serve(&["--max-duration", "1s"]);
+    for (test, option, value, words) in [
+        ("udp_rate", "-i", "100ms", "--interval has no effect"),
+        ("icmp", "--client-port", "5000", "--client-port has no"),
+        ("icmp", "--token-file", token, "--token-file has no effect"),
+        ("tcp_rr", "--client-port", "0", "from 1 to 65535"),
+        ("udp_rr", "--mss", "1000", "--mss has no effect"),
+        ("udp_rr", "--load", "up", "no test longer than 1 s"),
+    ] {
+        let test = ["run", &at, "--test", test, "--duration", "200ms"];
+        refused(&[&test[..], &[option, value]].concat(), words, 2);
+    }
+    let streams = ["--test", "tcp_stream", "--histogram", "--json"];
+    let streams = [&["run", &at][..], &streams].concat();
+    refused(&streams, "--histogram has no effect", 2);
+    let short = ["--test", "udp_rr", "--rate", "1kpps", "--request", "1B"];
+    refused(&[&["run", &at][..], &short].concat(), "4 B or more", 2);
 }
 
 #[test]

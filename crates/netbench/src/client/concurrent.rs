@@ -7,15 +7,16 @@ use std::thread::{Builder, ScopedJoinHandle, scope, sleep};
 use std::time::Duration;
 
 use super::{Client, Error, Progress, STACK, Session, Target, Watch};
-use crate::options::{LoadDirection, LoadPlan};
-use crate::outcome::{Load, Outcome, Transfer};
-use crate::spec::{Direction, Spec};
-use crate::test::Test;
+use crate::options::{LoadDirection, LoadStreams};
+use crate::outcome::{Load, Outcome, Phase, Transfer};
+use crate::spec::{Direction, MAX_DURATION, Spec, micros};
 
 /// The interval of looks whether the streams of a load have begun.
 const TICK: Duration = Duration::from_millis(10);
 /// Streams that load a path go on for this much longer than the test may take: its flows connect, its answers arrive.
 const LOAD_MARGIN: Duration = Duration::from_secs(20);
+/// The least of that where the server allows no longer test.
+const MIN_LOAD_MARGIN: Duration = Duration::from_secs(5);
 
 /// Measures a stream in each direction at the same time: first that to the server, then that from it.
 pub(super) fn both_directions(
@@ -68,27 +69,29 @@ pub(super) fn both_directions(
 pub(super) fn under_load(
     client: &mut Client,
     spec: &Spec,
-    load: LoadPlan,
+    load: &LoadStreams,
     watch: Watch<'_>,
 ) -> Result<Outcome, Error> {
-    let idle = client.measure(spec, watch)?;
-    if idle.ended_early.is_some() {
-        return Ok(idle);
-    }
-    // A search or a count of bytes would end before the test: streams go on until they are stopped.
-    let length = spec.warmup() + spec.duration() + LOAD_MARGIN;
-    let stream = |direction| Spec {
-        flows: load.flows,
-        warmup_us: 0,
-        direction,
-        dscp: spec.dscp,
-        // Of a test without connections it is none.
-        congestion: spec.congestion.clone(),
-        ..Spec::new(Test::TcpStream, length)
-    };
+    // Whatever prevents the load is found before anything is measured.
     let mut sessions = Vec::new();
     for direction in load.direction.directions() {
         sessions.push((direction, client.target.open()?));
+    }
+    let length = load_length(spec, &sessions)?;
+    let stream = |direction| Spec {
+        duration_us: micros(length),
+        direction,
+        ..load.stream.clone()
+    };
+    let idle = client.measure(spec, &mut in_phase(Phase::Idle, watch))?;
+    if idle.ended_early.is_some() {
+        return Ok(idle);
+    }
+    for (_, session) in &mut sessions {
+        // A server closes a session that was idle for an hour.
+        if session.is_gone() {
+            *session = client.target.open()?;
+        }
     }
     let streams: Vec<_> = sessions.iter().map(|_| Background::new()).collect();
     scope(|scope| {
@@ -108,14 +111,14 @@ pub(super) fn under_load(
             }
             sleep(TICK);
         }
-        let mut outcome = client.measure(spec, watch)?;
+        let mut outcome = client.measure(spec, &mut in_phase(Phase::Loaded, watch))?;
+        let ended: Vec<_> = running.iter().map(|(_, it)| it.is_finished()).collect();
         streams.iter().for_each(Background::stop);
         let mut transfers: [Option<Transfer>; 2] = [None, None];
-        for (direction, handle) in running {
+        for ((direction, handle), ended) in running.into_iter().zip(ended) {
             let background = join(handle)?;
-            if outcome.ended_early.is_none() && background.transfer.is_none() {
-                let why = background.ended_early.unwrap_or_default();
-                outcome.ended_early = Some(format!("the load has ended: {why}"));
+            if outcome.ended_early.is_none() {
+                outcome.ended_early = load_fault(&background, ended);
             }
             let at = match direction {
                 Direction::Up => &mut transfers[0],
@@ -127,11 +130,65 @@ pub(super) fn under_load(
         outcome.load = Some(Load {
             up,
             down,
-            flows: load.flows,
+            flows: load.stream.flows,
             idle: Box::new(idle),
         });
         Ok(outcome)
     })
+}
+
+/// How long the streams of a load may last: a search or a count of bytes would end before the test, so they go on until
+/// they are stopped.
+fn load_length(spec: &Spec, sessions: &[(Direction, Session)]) -> Result<Duration, Error> {
+    let test = spec.warmup() + spec.duration();
+    let mut length = (test + LOAD_MARGIN).min(MAX_DURATION);
+    for (_, session) in sessions {
+        length = length.min(session.max_duration);
+        if test + MIN_LOAD_MARGIN > length {
+            return Err(Error::Declined {
+                target: session.target.clone(),
+                test: spec.test,
+                why: format!(
+                    "its load lasts {} s longer, and the server allows no test longer than {} s",
+                    MIN_LOAD_MARGIN.as_secs(),
+                    length.as_secs()
+                ),
+                later: false,
+            });
+        }
+    }
+    Ok(length)
+}
+
+/// Why a test was not measured under its load, if it was not. The load may have ended before the test.
+fn load_fault(load: &Outcome, ended: bool) -> Option<String> {
+    let direction = match load.spec.direction {
+        Direction::Up => "to",
+        Direction::Down => "from",
+    };
+    match (ended || load.transfer.is_none(), load.has_result()) {
+        (true, _) => {
+            let why = load.ended_early.as_deref().unwrap_or("its time was over");
+            Some(format!(
+                "the load {direction} the server ended before the test: {why}"
+            ))
+        }
+        (false, false) => Some(format!(
+            "the load {direction} the server transferred nothing"
+        )),
+        (false, true) => None,
+    }
+}
+
+/// Has the watch see of which half of the test an interval is.
+fn in_phase(phase: Phase, watch: Watch<'_>) -> impl FnMut(&Progress) -> ControlFlow<()> {
+    move |progress| {
+        let mut progress = progress.clone();
+        if let Some(interval) = &mut progress.interval {
+            interval.phase = Some(phase);
+        }
+        watch(&progress)
+    }
 }
 
 impl LoadDirection {
@@ -233,5 +290,40 @@ fn join(handle: ScopedJoinHandle<'_, Result<Outcome, Error>>) -> Result<Outcome,
     match handle.join() {
         Ok(outcome) => outcome,
         Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::test::Test;
+
+    #[test]
+    fn load_without_bytes_or_to_the_end_is_a_fault() {
+        let spec = Spec::new(Test::TcpStream, Duration::from_secs(1));
+        let load = |bits_per_s| Outcome {
+            transfer: Some(Transfer {
+                bits_per_s,
+                offered_bits_per_s: 1.0,
+                loss: None,
+            }),
+            ended_early: Some("stopped".to_owned()),
+            ..Outcome::empty(&spec)
+        };
+        assert_eq!(load_fault(&load(1.0), false), None);
+        let why = load_fault(&load(0.0), false).unwrap();
+        assert_eq!(why, "the load to the server transferred nothing");
+        let without_end = Outcome {
+            transfer: None,
+            ..load(1.0)
+        };
+        for why in [
+            load_fault(&load(1.0), true),
+            load_fault(&without_end, false),
+        ] {
+            let why = why.unwrap();
+            assert!(why.ends_with("before the test: stopped"), "{why}");
+        }
     }
 }

@@ -259,7 +259,7 @@ impl Client {
         if plan.bidirectional {
             return concurrent::both_directions(&self.target, &plan.spec, watch);
         }
-        if let Some(load) = plan.load {
+        if let Some(load) = &plan.load {
             let outcome = concurrent::under_load(self, &plan.spec, load, watch)?;
             return Ok(vec![outcome]);
         }
@@ -289,6 +289,8 @@ pub struct Session {
     authenticator: Authenticator,
     /// The smaller of the MTUs that both ends know of the path, in bytes.
     path_mtu: Option<u32>,
+    /// The longest test that the server runs.
+    max_duration: Duration,
 }
 
 /// All addresses of a target, in the order in which to try them. A target is `HOST`, `HOST:PORT`, `ADDRESS` or
@@ -387,6 +389,7 @@ impl Session {
             source: target.source.clone(),
             authenticator: Authenticator::default(),
             path_mtu: path_mtu_to(at, &target.source).ok(),
+            max_duration: Duration::ZERO,
         };
         session.hello(target.token.as_ref())?;
         Ok(session)
@@ -418,7 +421,11 @@ impl Session {
         send(&mut server, &hello).map_err(lost)?;
         let target = self.target.clone();
         match receive::<ToClient>(&mut server).map_err(lost)? {
-            ToClient::Admitted { answer, path_mtu } => {
+            ToClient::Admitted {
+                answer,
+                path_mtu,
+                max_duration_us,
+            } => {
                 if let Some(token) = token {
                     let is_right = |answer| token.is_answer(Role::Server, &challenges, &answer);
                     if !answer.is_some_and(is_right) {
@@ -428,6 +435,7 @@ impl Session {
                     self.authenticator = Authenticator::new(Some(key));
                 }
                 self.path_mtu = [self.path_mtu, path_mtu].into_iter().flatten().min();
+                self.max_duration = Duration::from_micros(max_duration_us);
                 Ok(())
             }
             ToClient::Refused { why, later } => {
@@ -477,8 +485,16 @@ impl Session {
         }
     }
 
-    fn mark(&mut self) -> Result<(), Error> {
-        self.send(&ToServer::Mark)
+    /// Opens the server's window.
+    fn mark(&mut self, spec: &Spec) -> Result<(), Error> {
+        self.send(&ToServer::Mark)?;
+        if !spec.confirms_window() {
+            return Ok(());
+        }
+        match self.receive()? {
+            ToClient::Marked => Ok(()),
+            _ => Err(self.fault(Fault::Unexpected)),
+        }
     }
 
     /// Ends a test: what the server counted, and the error that ended a flow there early.

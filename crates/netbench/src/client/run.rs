@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(20);
 const QUIET_TIME: Duration = Duration::from_millis(100);
 /// The last answers or bytes arrive within this.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
-/// A test in which nothing moves for this long has ended.
+/// A test in which nothing moves for this long, and for two intervals of its messages, has ended.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The stack of a flow's thread, in bytes. Flows hold their buffers on the heap.
 pub(crate) const STACK: usize = 256 << 10;
@@ -78,7 +78,7 @@ fn measure_once(
     conduct(Some(session), spec, &run, watch)
 }
 
-/// Measures by one flow at this end. Nobody serves it.
+/// Measures by one flow at this end, without a server.
 pub(crate) fn measure_alone(
     spec: &Spec,
     run: RunFlow<'_>,
@@ -153,6 +153,12 @@ fn nothing(outcome: &Outcome) -> String {
     let spec = &outcome.spec;
     if spec.test.streams() {
         let sent = outcome.sender().map_or(0, |sender| sender.all_messages);
+        let arrived = outcome.receiver().map_or(0, |end| end.all_messages);
+        if arrived > 0 {
+            return format!(
+                "nothing arrived in the window, and {arrived} messages before or after it: the path has stopped, or is slower than the test is long"
+            );
+        }
         let refused = outcome.sender().map_or(0, |sender| sender.send_errors);
         if sent > 0 && refused >= sent {
             return format!(
@@ -187,21 +193,22 @@ fn drive(
 ) -> Result<Outcome, Error> {
     let mut early = wait_for_flows(session.as_deref(), spec, totals, watch);
     if early.is_none() {
-        early = wait(session.as_deref(), spec.warmup(), None, totals, watch);
+        let length = spec.warmup();
+        early = wait(session.as_deref(), spec, length, None, totals, watch);
     }
     if early.is_none() && spec.fit_message && totals.send_errors() > 0 {
         early = Some(SIZE_FAULT.to_owned());
     }
-    let window = totals.open_window();
+    // After an early end as well, to learn the server's error.
+    let (window, marked) = open_windows(session.as_deref_mut(), spec, totals);
     // Only what the window's own transactions take belongs to its first interval.
     totals.take_latency();
-    // After an early end as well, to learn the server's error.
-    let marked = session.as_deref_mut().map_or(Ok(()), Session::mark);
     let began = early.is_none();
     if began {
         let reports = Reports::new(spec, totals, &window);
         early = wait(
             session.as_deref(),
+            spec,
             spec.duration(),
             Some(reports),
             totals,
@@ -231,7 +238,7 @@ fn drive(
         };
         if fault.is_some() {
             // The server's error explains the stall.
-            early = early.filter(|why| *why != stalled());
+            early = early.filter(|why| *why != stalled(spec));
         }
         early = early.or(fault);
     }
@@ -245,6 +252,9 @@ fn drive(
     }
     totals.stop();
     let near = totals.complete_end(near);
+    if let Some(far) = &far {
+        early = early.or_else(|| missing_bytes(spec, &near, far));
+    }
     Ok(Outcome {
         transfer: far.as_ref().and_then(|far| transfer(spec, &near, far)),
         near,
@@ -255,11 +265,39 @@ fn drive(
     })
 }
 
-fn transfer(spec: &Spec, near: &End, far: &End) -> Option<Transfer> {
-    let (sent, received) = match spec.direction {
+/// Opens the windows of both ends. Flows that wait for theirs send nothing before the receiver's is open.
+fn open_windows(
+    session: Option<&mut Session>,
+    spec: &Spec,
+    totals: &Totals,
+) -> (Window, Result<(), Error>) {
+    let mark = || session.map_or(Ok(()), |session| session.mark(spec));
+    match spec.confirms_window() {
+        true => {
+            let marked = mark();
+            (totals.open_window(), marked)
+        }
+        false => (totals.open_window(), mark()),
+    }
+}
+
+/// Why a stream of a given number of bytes over connections has not passed all of them, if it has not.
+fn missing_bytes(spec: &Spec, near: &End, far: &End) -> Option<String> {
+    let (sent, received) = sender_and_receiver(spec, near, far);
+    let (sent, received) = (sent.all_bytes, received.all_bytes);
+    let missing = spec.bytes.is_some() && !spec.test.datagrams() && received < sent;
+    missing.then(|| format!("only {received} of {sent} bytes have arrived"))
+}
+
+fn sender_and_receiver<'a>(spec: &Spec, near: &'a End, far: &'a End) -> (&'a End, &'a End) {
+    match spec.direction {
         Direction::Up => (near, far),
         Direction::Down => (far, near),
-    };
+    }
+}
+
+fn transfer(spec: &Spec, near: &End, far: &End) -> Option<Transfer> {
+    let (sent, received) = sender_and_receiver(spec, near, far);
     let streams = spec.test.streams();
     streams.then(|| Transfer::of(sent, received, spec.test.datagrams()))
 }
@@ -273,7 +311,7 @@ fn wait_for_flows(
 ) -> Option<String> {
     let begun = Instant::now();
     while totals.connected() < usize::from(spec.flows) {
-        let early = wait(session, Duration::ZERO, None, totals, watch);
+        let early = wait(session, spec, Duration::ZERO, None, totals, watch);
         if early.is_some() {
             return early;
         }
@@ -326,12 +364,12 @@ impl<'a> Reports<'a> {
         self.interval.map(|_| self.due.saturating_sub(elapsed))
     }
 
-    /// The interval that has ended by now, if any.
-    fn take(&mut self, elapsed: Duration) -> Option<Interval> {
+    /// The interval that has ended by now, if any. If the window is `over`, the last one has.
+    fn take(&mut self, elapsed: Duration, over: bool) -> Option<Interval> {
         let elapsed = elapsed.min(self.length);
         let interval = self.interval?;
         // The last one may be shorter, by the rest of the window.
-        let due = elapsed >= self.due || elapsed == self.length;
+        let due = elapsed >= self.due || elapsed == self.length || over;
         if !due || elapsed == self.begin {
             return None;
         }
@@ -342,6 +380,7 @@ impl<'a> Reports<'a> {
             .map_or(0, |tcp: &TcpStatistics| tcp.retransmits);
         let ended = Interval {
             direction: self.direction,
+            phase: None,
             begin: self.begin,
             end: elapsed,
             bytes: bytes - self.bytes,
@@ -363,6 +402,7 @@ impl<'a> Reports<'a> {
 /// Waits for this long while the test runs. Returns why it ended early, if it did.
 fn wait(
     session: Option<&Session>,
+    spec: &Spec,
     length: Duration,
     mut reports: Option<Reports<'_>>,
     totals: &Totals,
@@ -370,7 +410,9 @@ fn wait(
 ) -> Option<String> {
     let begun = Instant::now();
     let mut moved = (totals.activity(), begun);
+    let patience = stall_timeout(spec);
     loop {
+        let complete = totals.is_complete();
         let elapsed = begun.elapsed();
         let left = length.saturating_sub(elapsed);
         let progress = Progress {
@@ -378,7 +420,9 @@ fn wait(
             bytes: totals.bytes(),
             messages: totals.messages(),
             step: None,
-            interval: reports.as_mut().and_then(|reports| reports.take(elapsed)),
+            interval: reports
+                .as_mut()
+                .and_then(|reports| reports.take(elapsed, complete)),
         };
         // If the server is gone, the flows fail too, with errors that explain less.
         let fault = totals.fault();
@@ -391,15 +435,15 @@ fn wait(
         if watch(&progress) == ControlFlow::Break(()) {
             return Some("stopped".to_owned());
         }
-        if left.is_zero() || totals.is_complete() {
+        if left.is_zero() || complete {
             return None;
         }
         // Pieces count, because a large message over a slow path may take longer than the timeout.
         let activity = totals.activity();
         if activity != moved.0 {
             moved = (activity, Instant::now());
-        } else if moved.1.elapsed() > STALL_TIMEOUT {
-            return Some(stalled());
+        } else if moved.1.elapsed() > patience {
+            return Some(stalled(spec));
         }
         let report = reports
             .as_ref()
@@ -408,8 +452,18 @@ fn wait(
     }
 }
 
-fn stalled() -> String {
-    format!("nothing for {} s", STALL_TIMEOUT.as_secs())
+/// How long a test may stand still.
+fn stall_timeout(spec: &Spec) -> Duration {
+    let two = spec.rate.map_or(0.0, |rate| 2.0 / rate);
+    let two = Duration::try_from_secs_f64(two).unwrap_or(Duration::MAX);
+    STALL_TIMEOUT.saturating_add(two)
+}
+
+fn stalled(spec: &Spec) -> String {
+    let seconds = stall_timeout(spec).as_secs();
+    format!(
+        "the test has transferred nothing for {seconds} s: look for a host or a firewall on the path that drops its packets"
+    )
 }
 
 #[cfg(test)]
@@ -433,7 +487,7 @@ mod tests {
         let mut ended = Vec::new();
         for at in [0, 100, 290, 310, 320, 950, 1000, 1020] {
             counter.count(10);
-            ended.extend(reports.take(ms(at)));
+            ended.extend(reports.take(ms(at), false));
         }
         let spans: Vec<_> = ended.iter().map(|it| (it.begin, it.end)).collect();
         // The look at 950 ms is late, and ends the two intervals that have passed as one.
@@ -451,6 +505,54 @@ mod tests {
     }
 
     #[test]
+    fn last_interval_ends_with_bytes() {
+        let spec = Spec {
+            interval_us: Some(300_000),
+            bytes: Some(20),
+            ..Spec::new(Test::TcpStream, Duration::from_secs(1))
+        };
+        let totals = Totals::new(&spec);
+        let mut reports = Reports::new(&spec, &totals, &totals.open_window());
+        totals.counter(0).count(20);
+        let ms = Duration::from_millis;
+        assert_eq!(reports.take(ms(40), false), None);
+        let last = reports.take(ms(50), true).unwrap();
+        assert_eq!((last.end, last.bytes), (ms(50), 20));
+        assert_eq!(reports.take(ms(50), true), None);
+    }
+
+    #[test]
+    fn slow_rate_may_stand_still_for_two_intervals() {
+        let mut spec = Spec::new(Test::UdpRr, Duration::from_secs(60));
+        assert_eq!(stall_timeout(&spec), STALL_TIMEOUT);
+        spec.rate = Some(0.05);
+        assert_eq!(stall_timeout(&spec), Duration::from_secs(50));
+        spec.rate = Some(1e-30);
+        assert_eq!(stall_timeout(&spec), Duration::MAX);
+    }
+
+    #[test]
+    fn missing_bytes_of_connections_are_an_error() {
+        let spec = Spec {
+            bytes: Some(100),
+            direction: Direction::Down,
+            ..Spec::new(Test::TcpStream, Duration::from_secs(1))
+        };
+        let end = |all_bytes| End {
+            all_bytes,
+            ..End::default()
+        };
+        let why = missing_bytes(&spec, &end(90), &end(100)).unwrap();
+        assert_eq!(why, "only 90 of 100 bytes have arrived");
+        assert_eq!(missing_bytes(&spec, &end(100), &end(100)), None);
+        let datagrams = Spec {
+            test: Test::UdpStream,
+            ..spec
+        };
+        assert_eq!(missing_bytes(&datagrams, &end(90), &end(100)), None);
+    }
+
+    #[test]
     fn test_without_result_has_a_reason() {
         let second = Duration::from_secs(1);
         let mut outcome = Outcome::empty(&Spec::new(Test::UdpRr, second));
@@ -463,6 +565,12 @@ mod tests {
         stream.near.all_messages = 9;
         stream.packet_bytes = stream.spec.largest_packet(false);
         assert!(nothing(&stream).contains("--message 1200B"));
+        stream.far = Some(End {
+            all_messages: 4,
+            ..End::default()
+        });
+        assert!(nothing(&stream).contains("in the window, and 4 messages before"));
+        stream.far = None;
         stream.near.send_errors = 9;
         assert!(nothing(&stream).contains("refused all 9 datagrams"));
         stream.near.send_errors = 1;

@@ -58,6 +58,16 @@ impl<'a> ClientFlow<'a> {
         }
     }
 
+    /// The time in which it reaches the server, and in which the server answers a connection of its own.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    /// Whether all its sockets have the same local port.
+    pub(crate) fn has_fixed_port(&self) -> bool {
+        self.source.port.is_some()
+    }
+
     /// The times of this flow's messages; none if each follows as soon as it can.
     pub(crate) fn pace(&self) -> Option<Pace> {
         let spec = self.spec;
@@ -66,11 +76,11 @@ impl<'a> ClientFlow<'a> {
     }
 
     /// A socket that is connected to the server.
-    pub(crate) fn open(&self, timeout: Duration) -> io::Result<TcpStream> {
+    pub(crate) fn open(&self) -> io::Result<TcpStream> {
         let socket = socket::tcp(self.to.ip(), self.spec)?;
         self.source
             .bind(&SockRef::from(&socket), self.to, self.number)?;
-        let connected = socket.connect_timeout(&self.to.into(), timeout);
+        let connected = socket.connect_timeout(&self.to.into(), self.connect_timeout);
         connected.map_err(|cause| self.explain(&cause))?;
         Ok(socket.into())
     }
@@ -84,6 +94,9 @@ impl<'a> ClientFlow<'a> {
             io::ErrorKind::ConnectionRefused => {
                 "; a firewall may reject what tests send: serve with --data-ports and open these"
             }
+            io::ErrorKind::AddrNotAvailable if self.has_fixed_port() => {
+                "; another connection to the server has this local port"
+            }
             io::ErrorKind::AddrNotAvailable => {
                 "; all local ports are in use: see sysctl net.ipv4.ip_local_port_range"
             }
@@ -95,7 +108,7 @@ impl<'a> ClientFlow<'a> {
 
     /// Connects, and exchanges the cookie.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
-        let mut stream = self.open(self.connect_timeout)?;
+        let mut stream = self.open()?;
         self.counter.register(&(&stream).into())?;
         stream.write_all(&self.cookie)?;
         let mut back = Cookie::default();

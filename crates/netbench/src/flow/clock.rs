@@ -9,8 +9,10 @@ use crate::pace::Pace;
 use crate::socket::timed_out;
 use crate::spec::Spec;
 
-/// A transaction without an answer for this long is lost.
+/// A transaction without an answer for this long is lost, unless answers on the path take more than half of it.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// No answer is waited for longer than this.
+pub(crate) const MAX_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A transaction under way.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Clock<'a> {
     pace: Option<Pace>,
     counter: Counter<'a>,
     times: Times,
+    /// The longest time of a transaction so far, also before the window.
+    longest: Duration,
     /// When the transaction began that is neither complete nor lost yet.
     under_way: Option<Instant>,
 }
@@ -37,6 +41,7 @@ impl<'a> Clock<'a> {
             pace: None,
             counter,
             times: Times::default(),
+            longest: Duration::ZERO,
             under_way: None,
         }
     }
@@ -65,9 +70,9 @@ impl<'a> Clock<'a> {
         Some(Transaction { begin: due, counts })
     }
 
-    /// The longest time of a transaction so far.
-    pub(crate) fn longest(&self) -> Duration {
-        Duration::from_nanos(self.times.latency.max())
+    /// The time after which an answer that has not come is lost: twice the longest time of one that has.
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        (self.longest * 2).clamp(ANSWER_TIMEOUT, MAX_ANSWER_TIMEOUT)
     }
 
     /// Records how late this end began a message.
@@ -111,9 +116,10 @@ impl<'a> Clock<'a> {
         Some(Transaction { begin: due, counts })
     }
 
-    /// The answer has come, with so many bytes.
+    /// The answer has come, with this number of bytes.
     pub(crate) fn complete(&mut self, transaction: Transaction, bytes: usize) {
         let took = transaction.begin.elapsed();
+        self.longest = self.longest.max(took);
         self.under_way = None;
         self.counter.count(bytes);
         self.counter.add_latency(took);
@@ -131,14 +137,32 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// No answer has come to a transaction that others have followed. It counts if it began in the window.
-    pub(crate) fn lose_counted(&self, transaction: Transaction) {
-        if transaction.counts {
-            self.counter.count_lost();
+    /// The test has ended before an answer came. It counts as in [`Self::lose`].
+    pub(crate) fn cut_off(&mut self, transaction: Transaction) {
+        self.under_way = None;
+        if self.counter.window_was_open_since(transaction.begin) {
+            self.settle(transaction);
         }
     }
 
-    /// The test has ended before the answer to this one of several came.
+    /// The test has ended before an answer came to a transaction that others have followed. It counts if it began in
+    /// the window.
+    pub(crate) fn cut_off_counted(&mut self, transaction: Transaction) {
+        if transaction.counts {
+            self.settle(transaction);
+        }
+    }
+
+    /// A transaction that has waited for as long as an answer may take is lost. A younger one took at least until now.
+    fn settle(&mut self, transaction: Transaction) {
+        let waited = transaction.begin.elapsed();
+        match waited >= self.answer_timeout() {
+            true => self.counter.count_lost(),
+            false => self.times.record_unfinished(waited),
+        }
+    }
+
+    /// The test has ended before the answer to this one of several came, which cannot be lost.
     pub(crate) fn give_up(&mut self, transaction: Transaction) {
         if transaction.counts {
             self.times.record_unfinished(transaction.begin.elapsed());
@@ -223,7 +247,7 @@ mod tests {
         let times = clock.times();
         assert!(first.counts && times.latency.min() >= 50_000_000);
         assert!(times.late.unwrap().max() < times.latency.min());
-        // Nobody has closed the window.
+        // The window is still open.
         assert_eq!(times.unsent, 0);
     }
 
@@ -287,7 +311,7 @@ mod tests {
             let begun = clock.begin().unwrap();
             (clock, begun)
         };
-        // The server is gone: how long that took is no time of a transaction.
+        // The server is gone: the time until then says nothing of the path.
         let (broken, _) = begun();
         // The last one of a flow is done after the window.
         let (mut last, first) = begun();
@@ -303,6 +327,31 @@ mod tests {
         totals.abort();
         unfinished(last, 1);
         unfinished(after, 0);
+    }
+
+    #[test]
+    fn young_request_is_unfinished_and_old_one_lost() {
+        let totals = totals();
+        totals.open_window();
+        let mut clock = Clock::new(totals.counter(0));
+        let begun = |ago| Transaction {
+            begin: Instant::now().checked_sub(ago).unwrap(),
+            counts: true,
+        };
+        let counts = |clock: &Clock<'_>| (totals.lost(), clock.times.unfinished);
+        let second = Duration::from_secs(1);
+        // A path of which nothing is known answers within a second.
+        clock.cut_off_counted(begun(second * 2));
+        clock.cut_off_counted(begun(Duration::ZERO));
+        assert_eq!(counts(&clock), (1, 1));
+        // One that takes three seconds may take six, and none takes more than ten.
+        clock.complete(begun(second * 3), 1);
+        clock.cut_off_counted(begun(second * 5));
+        clock.cut_off_counted(begun(second * 7));
+        assert_eq!(counts(&clock), (2, 2));
+        assert!(clock.times.bounds.max() >= 5_000_000_000);
+        clock.complete(begun(second * 100), 1);
+        assert_eq!(clock.answer_timeout(), MAX_ANSWER_TIMEOUT);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) fn repeat(socket: &UdpSocket, cookie: &[u8]) -> io::Result<()> {
 }
 
 /// Whether the kernel reports a datagram that does not arrive: a full queue, a size that does not fit the path, a port
-/// that nobody has, or a firewall of this machine.
+/// that no socket has, or a firewall of this machine.
 pub(crate) fn is_loss(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

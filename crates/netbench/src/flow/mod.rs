@@ -10,8 +10,8 @@ mod server;
 mod totals;
 
 pub(crate) use client::ClientFlow;
-pub(crate) use clock::{ANSWER_TIMEOUT, Clock, Transaction};
+pub(crate) use clock::{ANSWER_TIMEOUT, Clock, MAX_ANSWER_TIMEOUT, Transaction};
 pub use sequence::Arrivals;
-pub(crate) use server::{ConnectionFlow, DatagramFlow, PolledStream};
+pub(crate) use server::{ConnectionFlow, DatagramFlow, Lateness, PolledStream};
 pub use totals::LatencySummary;
 pub(crate) use totals::{Counter, Totals, Window};

@@ -1,4 +1,4 @@
-//! The payload of connections, which nobody evaluates. All flows write the same random bytes, and each reads into a
+//! The payload of connections, which no end evaluates. All flows write the same random bytes, and each reads into a
 //! buffer no larger than one read.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,9 +11,9 @@ use super::Counter;
 use crate::spec::Spec;
 use crate::test::MAX_MESSAGE;
 
-/// The largest read, in bytes: more is no faster.
+/// The largest read, in bytes: larger ones are not faster.
 pub(crate) const MAX_READ: usize = 256 << 10;
-/// The largest read of a test with more flows than these: a thousand buffers shall not fill a small machine.
+/// The largest read of a test with more than [`SMALL_READ_FLOWS`]: a thousand buffers must not fill a small machine.
 const SMALL_READ: usize = 64 << 10;
 const SMALL_READ_FLOWS: usize = 64;
 /// A write returns after this long with the part that it has written.
@@ -21,7 +21,7 @@ pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The size of the pattern for most messages, in bytes.
 const SMALL_PATTERN: usize = 256 << 10;
 
-/// A message of so many bytes, to be written at once: pieces would cost more calls than a program makes for a message.
+/// A message of this size, to be written at once: pieces would cost more calls than a program makes for a message.
 /// Its bytes are random, so that a link that compresses has no advantage, and its pages are distinct, so that the
 /// kernel reads as much memory as for a program's own data. All flows share it.
 pub(crate) fn pattern(bytes: u32) -> &'static [u8] {
@@ -42,7 +42,7 @@ fn random(bytes: usize) -> Vec<u8> {
     random
 }
 
-/// A buffer for what a stream carries, in a test of so many flows.
+/// A buffer for the bytes of a stream, in a test with this number of flows.
 pub(crate) fn stream_room(flows: usize) -> Vec<u8> {
     match flows > SMALL_READ_FLOWS {
         true => vec![0; SMALL_READ],
@@ -50,12 +50,12 @@ pub(crate) fn stream_room(flows: usize) -> Vec<u8> {
     }
 }
 
-/// A buffer for messages of so many bytes, which are read at once or in pieces.
+/// A buffer for messages of this size, which are read at once or in pieces.
 pub(crate) fn room(bytes: u32) -> Vec<u8> {
     vec![0; MAX_READ.min(bytes as usize)]
 }
 
-/// Reads a message of so many bytes. Each read before the last is counted as a piece.
+/// Reads a message of this size. Each read before the last is counted as a piece.
 pub(crate) fn read(
     stream: &mut impl Read,
     bytes: u32,
@@ -129,7 +129,7 @@ mod tests {
         Totals::new(&Spec::new(Test::TcpRr, Duration::from_secs(1)))
     }
 
-    /// Reads and writes so many bytes at once, and times out each other time.
+    /// Reads and writes `at_once` bytes at a time, and times out each other time.
     struct Slow {
         at_once: usize,
         late: bool,
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(totals.activity(), 3);
         write(&mut stream, pattern(100), counter).unwrap();
         assert_eq!((totals.activity(), stream.written), (6, 100));
-        // What comes at once is no piece, and none is a message.
+        // A message that comes at once has one part, which does not count as a piece.
         read(&mut stream, 30, &mut room(30), counter).unwrap();
         write(&mut stream, pattern(30), counter).unwrap();
         assert_eq!((totals.activity(), totals.messages()), (6, 0));

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
-use super::{ANSWER_TIMEOUT, Clock, Counter, Transaction};
+use super::{ANSWER_TIMEOUT, Clock, Counter, MAX_ANSWER_TIMEOUT, Transaction};
 use crate::pace::{MAX_SLEEP, SPIN};
 
 /// The shortest time that a closed loop waits for an answer.
-const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(50);
 /// Requests that are sent without a look for answers.
 const BURST: u32 = 32;
 /// Requests under way. The oldest is lost when there are more, so that memory is bounded.
@@ -32,12 +32,17 @@ pub(crate) trait Exchange {
         Ok(false)
     }
 
-    /// The number and the size of the next answer that has arrived; none if there is none. A datagram that answers
+    /// The number and the size of the next answer that has arrived; none before one has. A datagram that answers
     /// nothing has a number that is not under way.
     fn receive(&mut self) -> io::Result<Option<(u64, usize)>>;
 
     /// Whether an answer may be lost. Otherwise one that does not come is late.
     fn is_lossy(&self) -> bool;
+
+    /// The shortest time that a closed loop waits for an answer before it goes on.
+    fn min_answer_timeout(&self) -> Duration {
+        MIN_ANSWER_TIMEOUT
+    }
 }
 
 /// Requests that have no answer yet, by their numbers.
@@ -79,7 +84,7 @@ impl UnderWay {
         }
     }
 
-    /// Removes the oldest request if it has waited for so long.
+    /// Removes the oldest request if it has waited for longer than the timeout.
     fn expire(&mut self, timeout: Duration) -> Option<Transaction> {
         let oldest = self.requests.front().copied().flatten()?;
         match oldest.begin.elapsed() > timeout {
@@ -98,13 +103,17 @@ impl UnderWay {
 /// clock granularity.
 #[derive(Debug)]
 struct AnswerTimeout {
+    least: Duration,
     /// The smoothed round trip and its variation; none before the first.
     smoothed: Option<(Duration, Duration)>,
 }
 
 impl AnswerTimeout {
-    fn new() -> Self {
-        Self { smoothed: None }
+    fn new(least: Duration) -> Self {
+        Self {
+            least,
+            smoothed: None,
+        }
     }
 
     fn add(&mut self, took: Duration) {
@@ -119,31 +128,29 @@ impl AnswerTimeout {
 
     fn get(&self) -> Duration {
         let timeout = self.smoothed.map(|(mean, variation)| mean + variation * 4);
-        timeout.map_or(ANSWER_TIMEOUT, |it| {
-            it.clamp(MIN_ANSWER_TIMEOUT, ANSWER_TIMEOUT)
-        })
+        timeout.map_or(ANSWER_TIMEOUT, |it| it.clamp(self.least, ANSWER_TIMEOUT))
     }
 }
 
 /// Sends each request when the one before is answered, or should have been. A late answer has its time all the same, until
-/// [`ANSWER_TIMEOUT`]. Reads of the socket time out.
+/// [`MAX_ANSWER_TIMEOUT`]. Reads of the socket time out.
 pub(crate) fn run_closed(
-    exchange: &mut impl Exchange,
+    exchange: &mut dyn Exchange,
     clock: &mut Clock<'_>,
     counter: Counter<'_>,
 ) -> io::Result<()> {
     let mut under_way = UnderWay::default();
-    let mut timeout = AnswerTimeout::new();
+    let mut timeout = AnswerTimeout::new(exchange.min_answer_timeout());
     let ended = transact_closed(exchange, clock, counter, &mut under_way, &mut timeout)
         .and_then(|()| drain(exchange, clock, counter, &mut under_way));
     for request in under_way.drain() {
-        clock.lose(request);
+        clock.cut_off(request);
     }
     ended
 }
 
 fn transact_closed(
-    exchange: &mut impl Exchange,
+    exchange: &mut dyn Exchange,
     clock: &mut Clock<'_>,
     counter: Counter<'_>,
     under_way: &mut UnderWay,
@@ -170,7 +177,7 @@ fn transact_closed(
                 break;
             }
         }
-        while let Some(lost) = under_way.expire(ANSWER_TIMEOUT) {
+        while let Some(lost) = under_way.expire(MAX_ANSWER_TIMEOUT) {
             clock.lose(lost);
         }
     }
@@ -180,7 +187,7 @@ fn transact_closed(
 /// Sends requests at their times and receives answers, until the test stops; then waits for the answers that are on
 /// the way.
 pub(crate) fn run_open(
-    exchange: &mut impl Exchange,
+    exchange: &mut dyn Exchange,
     clock: &mut Clock<'_>,
     counter: Counter<'_>,
 ) -> io::Result<()> {
@@ -189,16 +196,21 @@ pub(crate) fn run_open(
         .and_then(|()| drain(exchange, clock, counter, &mut under_way));
     let lossy = exchange.is_lossy();
     for request in under_way.drain() {
-        match lossy {
-            true => clock.lose_counted(request),
-            false => clock.give_up(request),
-        }
+        settle(lossy, clock, request);
     }
     ended
 }
 
+/// A request of an open loop whose answer is not waited for any longer.
+fn settle(lossy: bool, clock: &mut Clock<'_>, request: Transaction) {
+    match lossy {
+        true => clock.cut_off_counted(request),
+        false => clock.give_up(request),
+    }
+}
+
 fn transact(
-    exchange: &mut impl Exchange,
+    exchange: &mut dyn Exchange,
     clock: &mut Clock<'_>,
     counter: Counter<'_>,
     under_way: &mut UnderWay,
@@ -218,7 +230,7 @@ fn transact(
             }
             blocked = blocked || exchange.flush()?;
             if let Some(oldest) = under_way.overflow() {
-                clock.lose_counted(oldest);
+                settle(exchange.is_lossy(), clock, oldest);
             }
         }
         receive_all(exchange, clock, under_way)?;
@@ -239,7 +251,7 @@ fn transact(
 
 /// Receives the answers that have arrived. True if there was any.
 fn receive_all(
-    exchange: &mut impl Exchange,
+    exchange: &mut dyn Exchange,
     clock: &mut Clock<'_>,
     under_way: &mut UnderWay,
 ) -> io::Result<bool> {
@@ -256,21 +268,20 @@ fn receive_all(
     Ok(any)
 }
 
-/// Waits for answers to what is under way, while any come: for as long as the slowest has taken twice, and for
-/// [`ANSWER_TIMEOUT`] at least. The end of the test bounds this.
+/// Waits for answers to what is under way until none has come for the time after which it is lost. The end of the test
+/// bounds this.
 fn drain(
-    exchange: &mut impl Exchange,
+    exchange: &mut dyn Exchange,
     clock: &mut Clock<'_>,
     counter: Counter<'_>,
     under_way: &mut UnderWay,
 ) -> io::Result<()> {
     let mut quiet_since = Instant::now();
-    let patience = ANSWER_TIMEOUT.max(clock.longest() * 2);
     while under_way.count > 0 && !counter.is_aborted() {
         let blocked = exchange.flush()?;
         if receive_all(exchange, clock, under_way)? {
             quiet_since = Instant::now();
-        } else if quiet_since.elapsed() > patience {
+        } else if quiet_since.elapsed() > clock.answer_timeout() {
             break;
         } else {
             wait(exchange.socket(), blocked, MAX_SLEEP)?;
@@ -279,7 +290,7 @@ fn drain(
     Ok(())
 }
 
-/// Waits until an answer has arrived, or there is room to send where that is `blocked`, or for so long.
+/// Waits until an answer has arrived, or there is room to send where that is `blocked`, or for this time.
 fn wait(socket: BorrowedFd<'_>, blocked: bool, long: Duration) -> io::Result<()> {
     let mut events = PollFlags::POLLIN;
     events.set(PollFlags::POLLOUT, blocked);
@@ -344,7 +355,7 @@ mod tests {
         }
     }
 
-    /// The times of a test of so many requests a second over a path.
+    /// The times of a test of requests at this rate over a path.
     fn measured(rate: f64, lost: fn(u64) -> bool, room: usize) -> (crate::outcome::Times, u64) {
         let spec = Spec {
             rate: Some(rate),
@@ -441,8 +452,16 @@ mod tests {
     }
 
     #[test]
+    fn answer_after_more_than_a_second_has_its_time() {
+        let (times, lost) = closed(|_| false, Duration::from_millis(1200));
+        assert_eq!((lost, times.unfinished), (0, 0), "{times:?}");
+        assert!(times.latency.min() >= 1_200_000_000, "{times:?}");
+        assert!(times.latency.count() > 0);
+    }
+
+    #[test]
     fn answer_timeout_follows_round_trip() {
-        let mut timeout = AnswerTimeout::new();
+        let mut timeout = AnswerTimeout::new(MIN_ANSWER_TIMEOUT);
         assert_eq!(timeout.get(), ANSWER_TIMEOUT);
         let ms = Duration::from_millis;
         for _ in 0..50 {

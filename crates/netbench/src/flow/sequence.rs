@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The bytes of a sequence number, and of the time that follows it. A shorter datagram has the low bytes of its number.
 const NUMBER: usize = 8;
 const TIME: usize = 8;
+/// The size of the shortest datagram whose number says which one it is, in bytes. The numbers of shorter ones repeat after
+/// fewer datagrams than a path may lose in a row, so these are only counted.
+pub(crate) const MIN_NUMBERED: usize = 4;
 /// Sequence numbers of which it is known whether they have arrived. An older one counts as a duplicate.
 const WINDOW: u64 = 1 << 16;
 const WORD: u64 = u64::BITS as u64;
@@ -28,6 +31,9 @@ pub struct Arrivals {
     pub jitter_ns: Option<f64>,
     /// The flows in that mean.
     pub jitter_flows: u16,
+    /// The datagrams were too short for a number of their own. Each that arrived counts in `unique`, and nothing is known
+    /// of duplicates, reordering and bursts.
+    pub unnumbered: bool,
 }
 
 impl Arrivals {
@@ -37,6 +43,7 @@ impl Arrivals {
         self.duplicates += other.duplicates;
         self.reordered += other.reordered;
         self.loss_bursts += other.loss_bursts;
+        self.unnumbered |= other.unnumbered;
         self.longest_loss_burst = self.longest_loss_burst.max(other.longest_loss_burst);
         let weight = |it: &Self| it.jitter_ns.unwrap_or(0.0) * f64::from(it.jitter_flows);
         let flows = self.jitter_flows + other.jitter_flows;
@@ -69,7 +76,8 @@ pub(crate) fn write_number(datagram: &mut [u8], number: u64) {
     }
 }
 
-/// The number of a datagram, which may have the low bytes of it only. Of a short one it is the number nearest to `next` that has these low bytes.
+/// The number of a datagram, which may have the low bytes of it only. Of a short one it is the number nearest to `next`
+/// that has these low bytes.
 pub(crate) fn read_number(datagram: &[u8], next: u64) -> u64 {
     let len = datagram.len().min(NUMBER);
     let mut bytes = [0; NUMBER];
@@ -93,6 +101,14 @@ pub(crate) fn read_number(datagram: &[u8], next: u64) -> u64 {
 fn read_time(datagram: &[u8]) -> Option<u64> {
     let bytes = datagram.get(NUMBER..NUMBER + TIME)?;
     Some(u64::from_be_bytes(bytes.try_into().ok()?))
+}
+
+/// The number of the latest of those up to `newest` that has the same low `bytes` as this datagram. Without one it is a
+/// number above all.
+pub(crate) fn latest_number(datagram: &[u8], bytes: usize, newest: u64) -> u64 {
+    let span = 1_u64 << (8 * bytes.min(NUMBER - 1));
+    let age = newest.wrapping_sub(read_number(datagram, 0)) & (span - 1);
+    newest.wrapping_sub(age)
 }
 
 fn nanoseconds(since: Instant) -> u64 {
@@ -130,8 +146,14 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// Records a datagram with its number and time. Returns the number, and false if it has arrived before.
+    /// Records a datagram with its number and time. Returns the number, and false if it has arrived before. One that is
+    /// too short for a number of its own counts as new, and has the low bytes of its number.
     pub(crate) fn record(&mut self, datagram: &[u8]) -> (u64, bool) {
+        if datagram.len() < MIN_NUMBERED {
+            self.arrivals.unique += 1;
+            self.arrivals.unnumbered = true;
+            return (read_number(datagram, 0), true);
+        }
         let number = read_number(datagram, self.next);
         self.record_jitter(datagram);
         (number, self.record_number(number))
@@ -307,6 +329,37 @@ mod tests {
             }
             assert_eq!(read_time(&datagram).is_some(), len >= NUMBER + TIME);
         }
+    }
+
+    #[test]
+    fn short_datagrams_are_counted_whatever_is_lost() {
+        for len in 1..=MIN_NUMBERED {
+            let mut tracker = SequenceTracker::default();
+            let mut datagram = vec![0; len];
+            // More are lost in a row than the low byte counts, and one is doubled.
+            for number in (0..10).chain(300..400).chain([399]) {
+                write_number(&mut datagram, number);
+                tracker.record(&datagram);
+            }
+            let arrivals = tracker.arrivals();
+            let numbered = len == MIN_NUMBERED;
+            let known = (arrivals.unique, arrivals.duplicates, arrivals.loss_bursts);
+            assert_eq!(known, if numbered { (110, 1, 1) } else { (111, 0, 0) });
+            assert_eq!((arrivals.unnumbered, arrivals.reordered), (!numbered, 0));
+        }
+    }
+
+    #[test]
+    fn low_bytes_are_those_of_latest_number() {
+        let latest = |low: &[u8], newest| latest_number(low, low.len(), newest);
+        assert_eq!(
+            [latest(&[7], 7), latest(&[7], 263), latest(&[7], 262)],
+            [7, 263, 7]
+        );
+        assert_eq!(latest(&[1, 0], 70_000), 65_792);
+        // As of an answer that is longer than its request.
+        assert_eq!(latest_number(&[0, 0, 0, 0, 0, 0, 0, 7], 1, 300), 263);
+        assert!(latest(&[9], 7) > 1 << 60, "none has been sent");
     }
 
     #[test]

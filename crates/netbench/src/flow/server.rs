@@ -32,6 +32,69 @@ pub(crate) struct DatagramFlow<'a> {
     pub(crate) counter: Counter<'a>,
 }
 
+/// How late a flow of the server begins its messages, which the test's counts take when this is dropped.
+pub(crate) struct Lateness<'a> {
+    counter: Counter<'a>,
+    /// The messages of each bucket. Empty before the first, because most flows have no times to keep. A [`Latency`] of
+    /// each of a thousand flows would take too much memory.
+    ///
+    /// [`Latency`]: crate::outcome::Latency
+    counts: Vec<u32>,
+}
+
+/// The buckets of an octave, as a power of two, and of all octaves up to more than an hour.
+const BUCKET_BITS: u32 = 4;
+const BUCKETS: usize = 640;
+
+/// The bucket of a time in nanoseconds.
+fn bucket(ns: u64) -> usize {
+    let shift = ((ns >> BUCKET_BITS) | 1).ilog2();
+    let at = u64::from(shift << BUCKET_BITS) + (ns >> shift);
+    usize::try_from(at).map_or(BUCKETS - 1, |at| at.min(BUCKETS - 1))
+}
+
+/// The longest time of a bucket, in nanoseconds.
+fn longest(bucket: usize) -> u64 {
+    let at = bucket as u64;
+    let shift = (at >> BUCKET_BITS).saturating_sub(1);
+    let mantissa = at - (shift << BUCKET_BITS);
+    ((mantissa + 1) << shift) - 1
+}
+
+impl<'a> Lateness<'a> {
+    pub(crate) fn new(counter: Counter<'a>) -> Self {
+        Self {
+            counter,
+            counts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn record(&mut self, by: Duration) {
+        if !self.counter.is_window_open() {
+            return;
+        }
+        self.counts.resize(BUCKETS, 0);
+        let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(count) = self.counts.get_mut(bucket(ns)) {
+            *count = count.saturating_add(1);
+        }
+    }
+}
+
+impl Drop for Lateness<'_> {
+    fn drop(&mut self) {
+        let some = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
+        for (bucket, count) in some {
+            let by = Duration::from_nanos(longest(bucket));
+            self.counter.add_lateness(by, (*count).into());
+        }
+    }
+}
+
 /// A connection whose reads and writes end when the test stops. Its socket has short timeouts, so that it checks often.
 pub(crate) struct PolledStream<'a> {
     stream: &'a TcpStream,
@@ -84,5 +147,39 @@ impl Write for PolledStream<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::test::Test;
+
+    #[test]
+    fn buckets_keep_times_within_a_sixteenth() {
+        let mut before = 0;
+        for ns in (0..1000).chain((10..42).flat_map(|bit| [(1 << bit) - 1, 1 << bit])) {
+            let bucket = bucket(ns);
+            assert!((before..BUCKETS).contains(&bucket), "{ns}");
+            let over = longest(bucket) - ns;
+            assert!(over <= ns / 16, "{ns}: {over}");
+            before = bucket;
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn lateness_in_window_is_that_of_the_test() {
+        let totals = Totals::new(&Spec::new(Test::UdpStream, Duration::from_secs(1)));
+        let ms = Duration::from_millis;
+        let record = |by| Lateness::new(totals.counter(0)).record(by);
+        record(ms(50));
+        let window = totals.open_window();
+        (0..200).for_each(|_| record(ms(1)));
+        record(ms(7));
+        let end = totals.complete_end(totals.close_window(&window, 1));
+        let p99 = end.late_p99_ns.unwrap();
+        assert!((1_000_000..1_070_000).contains(&p99), "{p99}");
     }
 }

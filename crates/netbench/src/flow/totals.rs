@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use socket2::{SockRef, Socket};
 
 use super::sequence::{Arrivals, SequenceTracker};
-use crate::outcome::{End, TcpStatistics};
+use crate::outcome::{End, Latency, TcpStatistics};
 use crate::socket;
 use crate::socket_options::tcp_statistics;
 use crate::spec::Spec;
@@ -32,8 +32,8 @@ pub(crate) struct Totals {
     connected: AtomicUsize,
     running: AtomicUsize,
     shared: Mutex<Shared>,
-    /// Notified when a flow has ended.
-    ended: Condvar,
+    /// Notified when a flow has ended, and when the window opens.
+    changed: Condvar,
 }
 
 /// The counts of one flow. Flows do not share cache lines, or they would slow each other down.
@@ -80,6 +80,8 @@ struct Shared {
     listeners: Vec<Socket>,
     buffers: End,
     fault: Option<String>,
+    /// How late this end began its messages in the window.
+    late: Option<Latency>,
     /// The number of flows that have sent or received their last message, and when the last of them did.
     finished: u16,
     finished_at: Option<Instant>,
@@ -190,7 +192,7 @@ impl Totals {
             connected: AtomicUsize::default(),
             running: AtomicUsize::default(),
             shared: Mutex::default(),
-            ended: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -258,7 +260,7 @@ impl Totals {
         }
     }
 
-    /// What TCP knows of all connections; none if there is none.
+    /// What TCP knows of all connections; none without connections.
     pub(crate) fn tcp_statistics(&self) -> Option<TcpStatistics> {
         let shared = self.shared();
         let each = shared.sockets.iter();
@@ -266,7 +268,7 @@ impl Totals {
         each.reduce(|all, one| all.merge(&one))
     }
 
-    /// The bytes that a sender may send of a message of so many; 0 once the test has sent all of its bytes.
+    /// The bytes that a sender may send of a message of this size; 0 once the test has sent all of its bytes.
     pub(crate) fn take_budget(&self, bytes: usize) -> usize {
         let Some(budget) = &self.budget else {
             return bytes;
@@ -314,13 +316,28 @@ impl Totals {
 
     /// Opens the window.
     pub(crate) fn open_window(&self) -> Window {
-        self.window_open.store(true, Relaxed);
+        let retransmits = self.tcp_statistics().map_or(0, |tcp| tcp.retransmits);
+        let cpu_ns = socket::cpu_ns();
         let count = |flow: &FlowTotals| (flow.bytes.load(Relaxed), flow.messages.load(Relaxed));
+        let flows = self.flows.iter().map(count).collect();
+        // Flows that have waited for the window begin now.
+        let at = *self.opened.get_or_init(Instant::now);
+        self.window_open.store(true, Relaxed);
+        drop(self.shared());
+        self.changed.notify_all();
         Window {
-            at: *self.opened.get_or_init(Instant::now),
-            flows: self.flows.iter().map(count).collect(),
-            retransmits: self.tcp_statistics().map_or(0, |tcp| tcp.retransmits),
-            cpu_ns: socket::cpu_ns(),
+            at,
+            flows,
+            retransmits,
+            cpu_ns,
+        }
+    }
+
+    /// Waits until the window opens, in a test of a given number of bytes: all of them count.
+    pub(crate) fn await_window(&self) {
+        let mut shared = self.shared();
+        while self.budget.is_some() && self.opened.get().is_none() && !self.is_stopped() {
+            shared = self.wait(shared, POLL_INTERVAL);
         }
     }
 
@@ -366,7 +383,9 @@ impl Totals {
 
     /// Adds to an end what has passed by now, when nothing is on the way any more.
     pub(crate) fn complete_end(&self, end: End) -> End {
+        let late = self.shared().late.as_ref().map(|late| late.quantile(0.99));
         End {
+            late_p99_ns: late,
             all_messages: self.messages(),
             all_bytes: self.bytes(),
             send_errors: self.send_errors(),
@@ -410,7 +429,7 @@ impl Totals {
             shared.fault.get_or_insert_with(|| error.to_string());
         }
         self.running.fetch_sub(1, Relaxed);
-        self.ended.notify_all();
+        self.changed.notify_all();
     }
 
     /// Counts a flow that has reached its other end.
@@ -420,6 +439,12 @@ impl Totals {
 
     pub(crate) fn connected(&self) -> usize {
         self.connected.load(Relaxed)
+    }
+
+    /// Adds messages that a flow of this end began this late.
+    pub(crate) fn add_lateness(&self, by: Duration, count: u64) {
+        let mut shared = self.shared();
+        shared.late.get_or_insert_default().record_many(by, count);
     }
 
     /// Counts a flow that has sent or received its last message.
@@ -463,9 +488,9 @@ impl Totals {
         }
     }
 
-    /// Waits until a flow has ended, or for so long.
+    /// Waits until a flow has ended or the window opens, or for this time.
     fn wait<'a>(&self, shared: MutexGuard<'a, Shared>, long: Duration) -> MutexGuard<'a, Shared> {
-        let waited = self.ended.wait_timeout(shared, long);
+        let waited = self.changed.wait_timeout(shared, long);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -558,6 +583,30 @@ mod tests {
             (end.flow_bytes, end.bytes, end.messages),
             (vec![600, 300], 900, 2)
         );
+    }
+
+    #[test]
+    fn senders_of_a_number_of_bytes_wait_for_window() {
+        let spec = Spec {
+            bytes: Some(1000),
+            ..Spec::new(Test::TcpStream, Duration::from_secs(1))
+        };
+        let totals = Totals::new(&spec);
+        let window = thread::scope(|scope| {
+            scope.spawn(|| {
+                totals.await_window();
+                totals.counter(0).count(totals.take_budget(2000));
+                totals.count_finished();
+            });
+            totals.open_window()
+        });
+        let end = totals.close_window(&window, 1);
+        assert!(end.bytes == 1000 && end.window_ns > 0, "{end:?}");
+        // A test that ends before its window has no such wait, and neither has one of a given duration.
+        let never = Totals::new(&spec);
+        never.stop();
+        never.await_window();
+        self::totals().await_window();
     }
 
     #[test]

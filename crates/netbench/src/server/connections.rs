@@ -170,7 +170,7 @@ mod tests {
             .map(|_| connect(Ipv4Addr::LOCALHOST))
             .collect();
         let entries: Vec<_> = crowd.iter().map(|(_, it)| all.enter(it).unwrap()).collect();
-        // Two more than there is room for: the two oldest of the crowd are gone, and nobody else.
+        // Two more than there is room for: only the two oldest of the crowd are gone.
         for (stream, _) in &mut crowd[..2] {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         }

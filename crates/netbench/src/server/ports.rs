@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(said, format!("ports {port}-{port} are all in use"));
         drop(taken);
         assert!(ports.first_free(open).is_ok());
-        // What another address is asked for is no matter of ports.
+        // An address of another machine is refused for another reason.
         let elsewhere = ports.first_free(|port| UdpSocket::bind(("192.0.2.1", port)));
         assert!(!elsewhere.unwrap_err().to_string().contains("in use"));
     }

@@ -14,7 +14,7 @@ use crate::message::{
     receive_at_most, receive_greeting, send, send_greeting,
 };
 use crate::socket::{self, Source, path_mtu_to};
-use crate::spec::{Direction, Spec};
+use crate::spec::{Direction, Spec, micros};
 use crate::test::method::{Method, ServerPart};
 use crate::token::{CHALLENGE, Challenges, Role};
 
@@ -27,11 +27,13 @@ const TEST_MARGIN: Duration = Duration::from_secs(30);
 /// If no datagram arrives for this long, none is on the way.
 const QUIET_TIME: Duration = Duration::from_millis(100);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// The last of a given number of bytes arrive within this. A client waits longer for the answer.
+const BYTES_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Serves a client until it goes or the server stops.
 ///
 /// # Errors
-/// When it is no client, or is refused.
+/// If it does not authenticate as a client, or is refused.
 pub(super) fn serve(
     shared: &Shared,
     stream: &TcpStream,
@@ -101,6 +103,7 @@ impl Client<'_> {
         let admitted = ToClient::Admitted {
             answer: token.map(|token| token.answer(Role::Server, &challenges)),
             path_mtu: path_mtu_to(self.from, &Source::default()).ok(),
+            max_duration_us: micros(self.shared.limits.duration),
         };
         send(&mut stranger, &admitted)?;
         let key = token.map(|token| token.session_key(&challenges));
@@ -190,9 +193,21 @@ impl Client<'_> {
             return Err(Fault::Unexpected);
         };
         let window = totals.open_window();
+        if spec.confirms_window() {
+            self.send(&ToClient::Marked)?;
+        }
         let ToServer::End { bytes } = self.receive(spec.duration() + TEST_MARGIN)? else {
             return Err(Fault::Unexpected);
         };
+        // A connection loses nothing: missing bytes are late.
+        let quiet = match spec.test.datagrams() {
+            true => QUIET_TIME,
+            false => DRAIN_TIMEOUT,
+        };
+        if spec.confirms_window() {
+            // All bytes are part of the window, also those that are on the way.
+            totals.drain(bytes, quiet, BYTES_TIMEOUT);
+        }
         let end = totals.close_window(&window, spec.flows);
         // After transactions nothing is on the way: the client has waited for every answer.
         if spec.test.streams() {
@@ -202,11 +217,6 @@ impl Client<'_> {
                     totals.stop();
                     u64::MAX
                 }
-            };
-            // A connection loses nothing: missing bytes are late.
-            let quiet = match spec.test.datagrams() {
-                true => QUIET_TIME,
-                false => DRAIN_TIMEOUT,
             };
             totals.drain(due, quiet, DRAIN_TIMEOUT);
         }

@@ -15,6 +15,7 @@ use super::method::Method;
 use super::{Facts, Quantity, Rate, Sizes, Transport};
 use crate::client::{Error, Watch, measure_alone};
 use crate::flow::requests::{self, Exchange};
+use crate::flow::sequence::{MIN_NUMBERED, latest_number, write_number};
 use crate::flow::{Clock, Counter, datagram, payload};
 use crate::outcome::Outcome;
 use crate::socket::{self, Source, path_mtu_to, timed_out, tune};
@@ -27,6 +28,8 @@ const NO_PERMISSION: Error = Error::Missing {
 /// Type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
 const SEQUENCE: Range<usize> = 6..8;
+/// Bytes of a number at the beginning of the payload: the sequence number counts fewer requests than may be lost in a row.
+const NUMBER: usize = 8;
 /// Types of echo requests and replies.
 const REQUEST4: u8 = 8;
 const REQUEST6: u8 = 128;
@@ -102,6 +105,8 @@ struct Echo {
     /// For replies; allocated before anything is timed.
     room: Vec<u8>,
     identifier: [u8; 2],
+    /// The number of the last request.
+    newest: u64,
 }
 
 /// Echo requests of an open loop.
@@ -137,6 +142,7 @@ impl Echo {
             request: request(spec.message),
             room: vec![0; datagram::MAX_DATAGRAM_BYTES],
             identifier: socket::random()?,
+            newest: 0,
         })
     }
 
@@ -151,6 +157,10 @@ impl Echo {
         if let Some(sequence) = self.request.get_mut(SEQUENCE) {
             sequence.copy_from_slice(&sequence_of(number));
         }
+        if let Some(payload) = self.request.get_mut(HEADER..) {
+            write_number(payload, number);
+        }
+        self.newest = number;
         // The kernel computes that of ICMPv6, because it covers the addresses.
         if !self.v6 {
             let sum = checksum(&self.request).to_be_bytes();
@@ -184,8 +194,21 @@ impl Echo {
         let Some(message) = ours else {
             return Ok(None);
         };
-        let (number, _) = counter.record_datagram(message.get(SEQUENCE).unwrap_or_default());
-        Ok(Some((number, message.len() - HEADER)))
+        let payload = message.get(HEADER..).unwrap_or_default();
+        let number = match payload.len() < MIN_NUMBERED {
+            false => {
+                counter
+                    .record_datagram(payload.get(..NUMBER).unwrap_or(payload))
+                    .0
+            }
+            // The sequence number of ICMP is all there is room for.
+            true => {
+                let sequence = message.get(SEQUENCE).unwrap_or_default();
+                counter.record_datagram(sequence);
+                latest_number(sequence, sequence.len(), self.newest)
+            }
+        };
+        Ok(Some((number, payload.len())))
     }
 
     /// The ICMP message of what was received: a raw socket receives IPv4 headers as well.
@@ -217,7 +240,7 @@ impl Exchange for Requests<'_, '_> {
     }
 }
 
-/// A request with so many bytes of payload.
+/// A request with a payload of this size, in bytes.
 fn request(payload: u32) -> Vec<u8> {
     [&[0; HEADER], payload::pattern(payload)].concat()
 }
@@ -247,7 +270,7 @@ fn replies_only(v6: bool) -> [SockFilter; 5] {
     ]
 }
 
-/// RFC 1071.
+/// RFC 1071. `packet::checksum` is the same, but that crate links a decompressor, which would make the agent larger.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| {
         let low = pair.get(1).copied().unwrap_or(0);

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::Test;
 use crate::client::{Error, Session, Watch};
 use crate::flow::{ClientFlow, Clock, ConnectionFlow, Counter, DatagramFlow, PolledStream};
 use crate::outcome::Outcome;
@@ -45,39 +44,3 @@ pub(crate) type ServeRequest =
     fn(&mut PolledStream<'_>, &Spec, &mut [u8], Counter<'_>) -> io::Result<()>;
 /// Serves a flow of datagrams until the test stops.
 pub(crate) type ServeDatagrams = fn(&DatagramFlow<'_>) -> io::Result<()>;
-
-impl Test {
-    /// Whether it needs a server at the other end.
-    pub fn needs_server(self) -> bool {
-        !matches!(self.method(), Method::Client(_))
-    }
-
-    /// Whether it searches for a rate, which may take longer than its duration.
-    pub fn searches(self) -> bool {
-        matches!(self.method(), Method::Search(_))
-    }
-
-    /// Whether its load stays the same where no rate is given.
-    pub fn has_steady_load(self) -> bool {
-        !self.searches() && self.default_rate().is_none()
-    }
-
-    /// Whether the share of datagrams that is lost is a result. A search keeps it below [`super::MAX_LOSS`].
-    pub fn measures_loss(self) -> bool {
-        self.streams() && self.datagrams() && !self.searches()
-    }
-}
-
-macro_rules! methods {
-    ($($variant:ident $module:ident,)*) => {
-        impl Test {
-            pub(crate) fn method(self) -> &'static Method {
-                match self {
-                    $(Self::$variant => &super::$module::METHOD,)*
-                }
-            }
-        }
-    };
-}
-
-all_tests!(methods);

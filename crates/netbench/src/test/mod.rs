@@ -31,6 +31,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use method::Method;
+
 /// Sockets, and threads at either end, of one test.
 pub const MAX_FLOWS: u16 = 1024;
 /// The largest request, response or write to a stream, in bytes.
@@ -64,6 +66,12 @@ macro_rules! declare {
             fn facts(self) -> &'static Facts {
                 match self {
                     $(Self::$variant => &$module::FACTS,)*
+                }
+            }
+
+            pub(crate) fn method(self) -> &'static Method {
+                match self {
+                    $(Self::$variant => &$module::METHOD,)*
                 }
             }
         }
@@ -194,6 +202,26 @@ impl Test {
             Rate::Default(rate) => Some(rate),
             Rate::None | Rate::Optional => None,
         }
+    }
+
+    /// Whether it needs a server at the other end.
+    pub fn needs_server(self) -> bool {
+        !matches!(self.method(), Method::Client(_))
+    }
+
+    /// Whether it searches for a rate, which may take longer than its duration.
+    pub fn searches(self) -> bool {
+        matches!(self.method(), Method::Search(_))
+    }
+
+    /// Whether its load stays the same where no rate is given.
+    pub fn has_steady_load(self) -> bool {
+        !self.searches() && self.default_rate().is_none()
+    }
+
+    /// Whether the share of datagrams that is lost is a result. A search keeps it below [`MAX_LOSS`].
+    pub fn measures_loss(self) -> bool {
+        self.streams() && self.datagrams() && !self.searches()
     }
 }
 

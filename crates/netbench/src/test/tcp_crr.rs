@@ -2,10 +2,13 @@
 
 use std::io::{self, Read as _};
 use std::net::TcpStream;
+use std::time::Duration;
+
+use socket2::SockRef;
 
 use super::method::{Method, ServerPart};
 use super::{Facts, Quantity, Rate, Sizes, Transport};
-use crate::flow::{ANSWER_TIMEOUT, ClientFlow, Clock, payload};
+use crate::flow::{ClientFlow, Clock, payload};
 
 /// A request of more bytes than these may take long to write.
 const LARGE: usize = 64 << 10;
@@ -37,8 +40,8 @@ fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
     let mut sized = false;
     let mut answered = None;
     while let Some(transaction) = clock.begin() {
-        let mut stream = flow.open(ANSWER_TIMEOUT * 5)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT * 5))?;
+        let mut stream = flow.open()?;
+        stream.set_read_timeout(Some(flow.connect_timeout()))?;
         // A small request needs none, and this call is part of the time.
         if request.len() > LARGE {
             stream.set_write_timeout(Some(payload::WRITE_TIMEOUT))?;
@@ -50,6 +53,10 @@ fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
             // All sockets of the test are alike.
             counter.record_buffers(&(&stream).into());
             sized = true;
+        }
+        if flow.has_fixed_port() {
+            reset(stream)?;
+            continue;
         }
         // While the next transaction runs the server closes this connection: to wait for that here would lower the
         // rate by a time that belongs to no transaction.
@@ -66,4 +73,11 @@ fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
 /// Closes a connection after its server has: TIME-WAIT is then at the server's end, which has room for it.
 fn await_close(mut stream: TcpStream) {
     let _end = stream.read(&mut [0]);
+}
+
+/// Closes a connection after its server has, and leaves no TIME-WAIT at either end: the next connection has the same
+/// ports. A server in TIME-WAIT may refuse the next one for a second.
+fn reset(mut stream: TcpStream) -> io::Result<()> {
+    let _end = stream.read(&mut [0]);
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO))
 }

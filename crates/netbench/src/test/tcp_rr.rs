@@ -161,7 +161,7 @@ mod tests {
 
     const LARGE: usize = MAX_MESSAGE as usize;
 
-    /// A client that sends so many bytes, and records the sizes of reads and writes.
+    /// A client that sends `left` bytes, and records the sizes of reads and writes.
     struct Client {
         left: usize,
         reads: Vec<usize>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::method::{Method, ServerPart};
 use super::{Facts, Quantity, Rate, Sizes, Transport};
-use crate::flow::{ClientFlow, Clock, ConnectionFlow, Counter, payload};
+use crate::flow::{ClientFlow, Clock, ConnectionFlow, Counter, Lateness, payload};
 use crate::pace::Pace;
 use crate::socket::timed_out;
 use crate::spec::{Direction, Spec};
@@ -29,9 +29,10 @@ fn client(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
     let mut stream = flow.connect()?;
     match flow.spec.direction {
         Direction::Up => {
+            flow.counter.await_window();
             let pace = flow.pace();
-            let late = |by| clock.record_lateness(by);
-            send(&mut stream, flow.spec, flow.counter, pace, late)
+            let mut late = |by| clock.record_lateness(by);
+            send(&mut stream, flow.spec, flow.counter, pace, &mut late)
         }
         Direction::Down => receive(&mut stream, flow.counter),
     }
@@ -41,8 +42,11 @@ fn server(flow: &mut ConnectionFlow<'_>) -> io::Result<()> {
     match flow.spec.direction {
         Direction::Up => receive(&mut flow.stream, flow.counter),
         Direction::Down => {
+            flow.counter.await_window();
             let pace = (flow.spec.rate).map(|rate| Pace::new(rate, flow.number, flow.spec.flows));
-            send(&mut flow.stream, flow.spec, flow.counter, pace, drop)
+            let mut lateness = Lateness::new(flow.counter);
+            let mut late = |by| lateness.record(by);
+            send(&mut flow.stream, flow.spec, flow.counter, pace, &mut late)
         }
     }
 }
@@ -54,7 +58,7 @@ fn send(
     spec: &Spec,
     counter: Counter<'_>,
     mut pace: Option<Pace>,
-    mut late: impl FnMut(Duration),
+    late: &mut dyn FnMut(Duration),
 ) -> io::Result<()> {
     let message = payload::pattern(spec.message);
     // A large message over a slow path is then counted in parts.

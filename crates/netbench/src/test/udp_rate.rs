@@ -15,20 +15,20 @@ use crate::spec::Spec;
 const TOLERANCE: f64 = 0.02;
 /// A sender that stays below this share of a rate cannot reach it.
 const MIN_SHARE: f64 = 0.98;
-/// The rate that the search returns has held so often in a row.
+/// How often the rate that the search returns has held in a row.
 const CONFIRMATIONS: u32 = 2;
 /// If it fails to hold, the search goes back to this share of it, or to the rate that arrived if that is less, and searches
-/// between the two, so often at most.
+/// between the two, at most this often.
 const BACKOFF: f64 = 0.9;
 const MAX_RETURNS: u32 = 3;
 /// Above a rate that holds, the search tries this share more, then grows it by the factor while rates hold.
 const GROWTH: f64 = 2.0 * TOLERANCE;
 const GROWTH_FACTOR: f64 = 4.0;
-/// Each step takes this part of the test's duration, as most searches need about so many; a shorter one than the minimum
+/// Each step takes this part of the test's duration, as most searches need about that many; a shorter one than the minimum
 /// measures nothing.
 const STEPS: u64 = 10;
 const MIN_STEP_US: u64 = 50_000;
-/// A step sends at least so many datagrams: with fewer, a single one that is lost decides.
+/// The fewest datagrams of a step: with fewer, a single one that is lost decides.
 const MIN_DATAGRAMS: f64 = 20.0;
 /// A search that needs more has another fault than its rate.
 const MAX_STEPS: u32 = 100;

@@ -4,14 +4,14 @@
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::method::{Method, ServerPart};
 use super::{Facts, Quantity, Rate, Sizes, Transport};
 use crate::flow::datagram::{self, is_loss, send};
 use crate::flow::requests::{self, Exchange};
-use crate::flow::sequence::write_header;
-use crate::flow::{ClientFlow, Clock, Counter, DatagramFlow, payload};
+use crate::flow::sequence::{MIN_NUMBERED, latest_number, write_header};
+use crate::flow::{ANSWER_TIMEOUT, ClientFlow, Clock, Counter, DatagramFlow, payload};
 use crate::message::Cookie;
 use crate::pace::Bucket;
 use crate::socket::timed_out;
@@ -40,6 +40,8 @@ fn request(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result<()> {
         cookie: flow.cookie,
         counter: flow.counter,
         epoch: Instant::now(),
+        number_bytes: flow.spec.number_bytes(),
+        newest: 0,
     };
     if flow.spec.rate.is_some() {
         socket.set_nonblocking(true)?;
@@ -56,6 +58,10 @@ struct Requests<'a> {
     cookie: Cookie,
     counter: Counter<'a>,
     epoch: Instant,
+    /// The bytes of its number that an answer has. With fewer than [`MIN_NUMBERED`] several requests may share them.
+    number_bytes: usize,
+    /// The number of the last request.
+    newest: u64,
 }
 
 impl Requests<'_> {
@@ -71,8 +77,19 @@ impl Requests<'_> {
         if datagram.is_empty() || datagram == self.cookie {
             return Ok(None);
         }
-        let (number, _) = self.counter.record_datagram(datagram);
+        let number = match self.has_short_numbers() {
+            false => self.counter.record_datagram(datagram).0,
+            true => {
+                let number = datagram.get(..self.number_bytes).unwrap_or(datagram);
+                self.counter.record_datagram(number);
+                latest_number(datagram, self.number_bytes, self.newest)
+            }
+        };
         Ok(Some((number, received)))
+    }
+
+    fn has_short_numbers(&self) -> bool {
+        self.number_bytes < MIN_NUMBERED
     }
 }
 
@@ -82,6 +99,7 @@ impl Exchange for Requests<'_> {
     }
 
     fn send(&mut self, number: u64) -> io::Result<bool> {
+        self.newest = number;
         write_header(&mut self.request, number, self.epoch);
         send(self.socket, &self.request, self.counter)
     }
@@ -92,6 +110,14 @@ impl Exchange for Requests<'_> {
 
     fn is_lossy(&self) -> bool {
         true
+    }
+
+    /// With a short number a late answer may look like that of a later request: there is one at a time.
+    fn min_answer_timeout(&self) -> Duration {
+        match self.has_short_numbers() {
+            true => ANSWER_TIMEOUT,
+            false => requests::MIN_ANSWER_TIMEOUT,
+        }
     }
 }
 

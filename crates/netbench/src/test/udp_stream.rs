@@ -8,7 +8,7 @@ use super::method::{Method, ServerPart};
 use super::{ETHERNET_PAYLOAD, Facts, Quantity, Rate, Sizes, Transport};
 use crate::flow::datagram::{self, is_loss};
 use crate::flow::sequence::write_header;
-use crate::flow::{ClientFlow, Clock, Counter, DatagramFlow, payload};
+use crate::flow::{ClientFlow, Clock, Counter, DatagramFlow, Lateness, payload};
 use crate::message::{COOKIE, Cookie, last_of};
 use crate::pace::Pace;
 use crate::socket::timed_out;
@@ -40,9 +40,10 @@ pub(super) fn client(flow: &ClientFlow<'_>, clock: &mut Clock<'_>) -> io::Result
     let socket = flow.meet()?;
     match flow.spec.direction {
         Direction::Up => {
-            let late = |by| clock.record_lateness(by);
+            flow.counter.await_window();
+            let mut late = |by| clock.record_lateness(by);
             let mut sender = Sender::new(&socket, flow.spec, flow.counter, flow.pace());
-            sender.send(&flow.cookie, late)
+            sender.send(&flow.cookie, &mut late)
         }
         Direction::Down => receive(&socket, &flow.cookie, flow.counter),
     }
@@ -52,9 +53,11 @@ fn server(flow: &DatagramFlow<'_>) -> io::Result<()> {
     match flow.spec.direction {
         Direction::Up => receive(flow.socket, flow.cookie, flow.counter),
         Direction::Down => {
+            flow.counter.await_window();
             let pace = server_rate(flow).map(|rate| Pace::new(rate, flow.number, flow.spec.flows));
             let mut sender = Sender::new(flow.socket, flow.spec, flow.counter, pace);
-            sender.send(flow.cookie, drop)
+            let mut lateness = Lateness::new(flow.counter);
+            sender.send(flow.cookie, &mut |by| lateness.record(by))
         }
     }
 }
@@ -89,12 +92,12 @@ impl<'a> Sender<'a> {
     /// Sends until the test stops or has sent all of its bytes, at the pace or as fast as it goes. Then it tells the
     /// other end that no more follow, so that it need not wait long for datagrams that are lost. `late` takes how late
     /// a datagram was sent, where it has a pace.
-    fn send(&mut self, cookie: &Cookie, late: impl FnMut(Duration)) -> io::Result<()> {
+    fn send(&mut self, cookie: &Cookie, late: &mut dyn FnMut(Duration)) -> io::Result<()> {
         self.send_messages(late)?;
         send_last(self.socket, cookie)
     }
 
-    fn send_messages(&mut self, mut late: impl FnMut(Duration)) -> io::Result<()> {
+    fn send_messages(&mut self, late: &mut dyn FnMut(Duration)) -> io::Result<()> {
         let epoch = Instant::now();
         let size = self.datagram.len();
         let mut number = 0;
@@ -199,9 +202,9 @@ mod tests {
         }
         let totals = Totals::new(&Spec::new(crate::Test::UdpStream, Duration::from_secs(1)));
         let window = totals.open_window();
-        // Nobody stops it, and nothing else has it look whether to stop.
+        // The test goes on: only the last datagram ends the flow.
         receive(&receiver, &cookie, totals.counter(0)).unwrap();
-        // It has waited for what may have been overtaken: that is no part of the window.
+        // It has waited for what may have been overtaken, and the window ends before that.
         let whole = totals.close_window(&window, 0).window_ns;
         let ended = totals.close_window(&window, 1).window_ns;
         let waited = u64::try_from(REORDERING.as_nanos()).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ struct Rules {
     duplicate_every: Option<u64>,
     /// It is overtaken by the next one.
     swap_every: Option<u64>,
+    /// All that follow are dropped.
+    stop_after: Option<u64>,
 }
 
 /// What the path has done in one direction.
@@ -123,20 +125,23 @@ impl Path {
 
     /// One test from near to far.
     fn measure(&self, spec: &Spec) -> Outcome {
-        self.measure_from(Source::default(), spec)
+        let outcome = self.run(FAR.into(), Source::default(), spec);
+        assert_eq!(outcome.ended_early, None, "{outcome:?}");
+        outcome
     }
 
-    fn measure_from(&self, source: Source, spec: &Spec) -> Outcome {
+    /// One test from there to a server that listens here.
+    fn run(&self, listen: IpAddr, source: Source, spec: &Spec) -> Outcome {
         let start = || {
             Server::start(Settings {
-                listen: (FAR, 0).into(),
+                listen: (listen, 0).into(),
                 token: Some(token()),
                 limits: Limits::default(),
                 data_ports: None,
             })
         };
         let server = self.place("far").run(start).unwrap().unwrap();
-        let at = server.address().to_string();
+        let at = SocketAddr::from((FAR, server.address().port())).to_string();
         let go_on = &mut |_: &client::Progress| std::ops::ControlFlow::Continue(());
         let target = Target {
             token: Some(token()),
@@ -147,9 +152,7 @@ impl Path {
             true => target.open()?.measure(spec, go_on),
             false => client::measure(&FAR.to_string(), spec, go_on),
         };
-        let outcome = self.place("near").run(measure).unwrap().unwrap();
-        assert_eq!(outcome.ended_early, None, "{outcome:?}");
-        outcome
+        self.place("near").run(measure).unwrap().unwrap()
     }
 
     /// What the path has done: from near to far, and back.
@@ -206,7 +209,8 @@ impl Lane {
         let done = &mut self.done;
         done.datagrams += 1;
         let hits = |every: Option<u64>| every.is_some_and(|n| done.datagrams.is_multiple_of(n));
-        let (drop, swap) = (hits(rules.drop_every), hits(rules.swap_every));
+        let stopped = rules.stop_after.is_some_and(|n| done.datagrams > n);
+        let (drop, swap) = (hits(rules.drop_every) || stopped, hits(rules.swap_every));
         let duplicate = hits(rules.duplicate_every);
         if drop {
             done.dropped += 1;
@@ -365,6 +369,107 @@ fn each_direction_has_its_own_loss() {
 }
 
 #[test]
+fn lost_requests_have_no_part_in_percentiles() {
+    if !has_tun() {
+        return;
+    }
+    for rate in [Some(100.0), Some(1000.0), None] {
+        let rules = Rules {
+            drop_every: Some(100),
+            ..Rules::default()
+        };
+        let mut path = Path::new("percent", rules);
+        let outcome = path.measure(&Spec {
+            request: 600,
+            response: 600,
+            rate,
+            ..Spec::new(Test::UdpRr, Duration::from_secs(3))
+        });
+        let [up, down] = path.end();
+        let dropped = up.dropped + down.dropped;
+        assert!(
+            dropped > 0 && outcome.lost + outcome.unfinished <= dropped,
+            "{outcome:?}"
+        );
+        // A time is that of an answer that has come. The wait for one that has not is in no percentile.
+        let latency = outcome.latency.as_ref().unwrap();
+        let answered = outcome.datagrams()[1].arrivals.unique;
+        assert!(
+            latency.count() > 0 && latency.count() <= answered,
+            "{outcome:?}"
+        );
+        assert_eq!(outcome.bounds.count(), outcome.unsent + outcome.unfinished);
+        if outcome.bounds.count() == 0 {
+            for share in [0.5, 0.99] {
+                let quantile = outcome.quantile(share).unwrap();
+                assert_eq!(
+                    (quantile.ns, quantile.is_exact()),
+                    (latency.quantile(share), true)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_after_more_than_a_second_are_not_lost() {
+    if !has_tun() {
+        return;
+    }
+    for rate in [None, Some(5.0)] {
+        let path = Path::new(
+            "late",
+            Rules {
+                delay: Duration::from_millis(600),
+                ..Rules::default()
+            },
+        );
+        let outcome = path.measure(&Spec {
+            rate,
+            warmup_us: 0,
+            ..Spec::new(Test::UdpRr, Duration::from_secs(4))
+        });
+        let latency = outcome.latency.as_ref().unwrap();
+        assert!(
+            latency.count() > 1 && latency.min() > 1_000_000_000,
+            "{outcome:?}"
+        );
+        assert_eq!(
+            (outcome.lost, outcome.datagrams()[1].lost()),
+            (0, 0),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn path_that_stops_after_warmup_has_no_figures() {
+    if !has_tun() {
+        return;
+    }
+    for direction in [Direction::Up, Direction::Down] {
+        let rules = Rules {
+            stop_after: Some(50),
+            ..Rules::default()
+        };
+        let mut path = Path::new("stop", rules);
+        let spec = Spec {
+            warmup_us: 1_000_000,
+            ..stream(direction)
+        };
+        let outcome = path.run(FAR.into(), Source::default(), &spec);
+        let why = outcome.ended_early.as_deref().unwrap();
+        assert!(
+            why.starts_with("nothing arrived in the window, and 50"),
+            "{why}"
+        );
+        let said = netbench::json::outcome(&outcome, false);
+        assert!(said["mbps"].is_null() && !outcome.has_result(), "{said}");
+        path.end();
+    }
+}
+
+#[test]
 fn no_time_is_below_that_of_the_path() {
     if !has_tun() {
         return;
@@ -410,13 +515,20 @@ fn options_of_connections_show_in_their_headers() {
         device: Some("path".to_owned()),
         port: Some(*CLIENT_PORTS.start()),
     };
-    for direction in [Direction::Up, Direction::Down] {
+    let any = IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    for (direction, listen) in [
+        (Direction::Up, FAR.into()),
+        (Direction::Down, FAR.into()),
+        // To a socket of IPv6 the client has an IPv4 address in IPv6 form.
+        (Direction::Down, any),
+    ] {
         let mut path = Path::new("options", Rules::default());
         let spec = Spec {
             direction,
             ..spec.clone()
         };
-        let outcome = path.measure_from(source.clone(), &spec);
+        let outcome = path.run(listen, source.clone(), &spec);
+        assert_eq!(outcome.ended_early, None, "{outcome:?}");
         let [up, down] = path.stop_forwarder().map(|lane| lane.segments);
         let data = match direction {
             Direction::Up => {

@@ -1,12 +1,12 @@
 //! Each test over loopback, between a client and a server of this process.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use netbench::client::{self, Error, Progress, Session};
+use netbench::client::{self, Error, Progress, Session, Target};
 use netbench::server::{Limits, Server, Settings, Status};
-use netbench::{Direction, End, MAX_DATAGRAM, MAX_LOSS, Outcome, Spec, Test};
+use netbench::{Direction, End, MAX_DATAGRAM, MAX_LOSS, Outcome, Source, Spec, Test};
 
 fn server(at: &str) -> Server {
     Server::start(Settings {
@@ -18,15 +18,21 @@ fn server(at: &str) -> Server {
     .unwrap()
 }
 
-#[test]
-fn tests_use_given_data_ports() {
-    // Not of those that connections of tcp_crr come from.
-    let free = |port: &u16| {
-        let at = ("127.0.0.1", *port);
+/// The first of `many` ports that are free here, and not of those that connections come from.
+fn free_ports(many: u16) -> u16 {
+    let free = |port: u16| {
+        let at = ("127.0.0.1", port);
         UdpSocket::bind(at).is_ok() && TcpListener::bind(at).is_ok()
     };
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    let port = (first..32_768).find(free).unwrap();
+    let mut firsts = (first..32_700).step_by(usize::from(many));
+    let all_free = |first: &u16| (*first..first + many).all(free);
+    firsts.find(all_free).unwrap()
+}
+
+#[test]
+fn tests_use_given_data_ports() {
+    let port = free_ports(1);
     let server = Server::start(Settings {
         listen: "127.0.0.1:0".parse().unwrap(),
         token: None,
@@ -57,6 +63,66 @@ fn tests_use_given_data_ports() {
     let why = session.measure(&many, &mut go_on).unwrap_err().to_string();
     let said = format!("ports {port}-{port} are all in use");
     assert!(why.contains(&said), "{why}");
+}
+
+#[test]
+fn flows_of_every_test_keep_their_client_ports() {
+    let server = server("127.0.0.1:0");
+    let target = Target {
+        source: Source {
+            address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            port: Some(free_ports(2)),
+            ..Source::default()
+        },
+        ..Target::new(&server.address().to_string())
+    };
+    let mut session = target.open().unwrap();
+    for test in with_flows() {
+        let spec = Spec {
+            flows: 2,
+            ..Spec::new(test, Duration::from_secs(1))
+        };
+        let outcome = session.measure(&spec, &mut go_on).unwrap();
+        assert_eq!(outcome.ended_early, None, "{outcome:?}");
+        // A connection for each request has the same ports as the one before.
+        let least = u64::from(spec.flows) * 2;
+        assert!(outcome.near.all_messages > least, "{outcome:?}");
+    }
+}
+
+#[test]
+fn given_bytes_arrive_in_a_window() {
+    let server = server("127.0.0.1:0");
+    for test in [Test::TcpStream, Test::UdpStream] {
+        for direction in [Direction::Up, Direction::Down] {
+            for (bytes, flows) in [(1000, 1), (1_000_000, 3)] {
+                let mut session = Session::open(&server.address().to_string(), None).unwrap();
+                let asked = Spec {
+                    bytes: Some(bytes),
+                    warmup_us: 0,
+                    interval_us: Some(10_000_000),
+                    direction,
+                    flows,
+                    ..Spec::new(test, Duration::from_secs(60))
+                };
+                let mut reported = 0;
+                let mut watch = |progress: &Progress| {
+                    reported += progress.interval.as_ref().map_or(0, |it| it.bytes);
+                    ControlFlow::Continue(())
+                };
+                let outcome = session.measure(&asked, &mut watch).unwrap();
+                assert_eq!(outcome.ended_early, None, "{outcome:?}");
+                let (near, far) = (&outcome.near, outcome.far.as_ref().unwrap());
+                assert!(outcome.transfer.unwrap().bits_per_s > 0.0, "{outcome:?}");
+                assert!(near.window_ns > 0 && far.window_ns > 0, "{outcome:?}");
+                // The only interval ends with the bytes.
+                assert_eq!(reported, near.all_bytes, "{outcome:?}");
+                if test == Test::TcpStream {
+                    assert_eq!([near.bytes, far.bytes], [bytes; 2], "{outcome:?}");
+                }
+            }
+        }
+    }
 }
 
 fn spec(test: Test) -> Spec {
@@ -211,6 +277,12 @@ fn messages_of_every_size_arrive() {
                 "{outcome:?}"
             );
             assert!(received.all_messages > 0, "{outcome:?}");
+            // One byte has no room for a number.
+            let arrivals = outcome.datagrams()[0].arrivals;
+            assert_eq!(arrivals.unnumbered, message == 1, "{outcome:?}");
+            assert_eq!(arrivals.duplicates, 0, "{outcome:?}");
+            let late = outcome.far.as_ref().unwrap().late_p99_ns;
+            assert_eq!(late.is_some(), direction == Direction::Down);
         }
     }
 }
@@ -323,7 +395,7 @@ fn open_loop_reports_unsent_with_their_wait() {
         assert_eq!(bounds.count(), outcome.unsent + outcome.unfinished);
         assert!(bounds.quantile(0.5) < outcome.near.window_ns, "{outcome:?}");
         let middle = outcome.quantile(0.5).unwrap();
-        assert!(!middle.exact && middle.ns > 1_000_000, "{outcome:?}");
+        assert!(!middle.is_exact() && middle.ns > 1_000_000, "{outcome:?}");
         // Each that began did so at some time.
         let late = outcome.late.as_ref().unwrap().count();
         assert!((done..=outcome.sent).contains(&late), "{outcome:?}");
@@ -359,7 +431,17 @@ fn icmp_needs_no_server() {
                 ..spec(Test::Icmp)
             };
             let outcome = echoes(target, &echo);
-            assert!(outcome.latency.unwrap().count() > 0);
+            assert!(outcome.latency.as_ref().unwrap().count() > 0);
+            let datagrams = &outcome.datagrams()[0];
+            let arrivals = datagrams.arrivals;
+            assert!(
+                (1..=datagrams.sent).contains(&arrivals.unique),
+                "{outcome:?}"
+            );
+            assert_eq!(
+                (arrivals.duplicates, arrivals.unnumbered),
+                (0, message == 1)
+            );
             assert_eq!(
                 outcome.near.bytes,
                 outcome.near.messages * u64::from(message)

@@ -49,7 +49,7 @@ impl Places {
 impl Drop for Places {
     fn drop(&mut self) {
         for name in &self.names {
-            // One that was not made is none that stays.
+            // One that was not created needs no removal.
             let _removed = netns::remove(&format!("{}-{name}", self.prefix));
         }
     }
@@ -154,7 +154,7 @@ fn datagrams_that_server_may_not_send_are_counted() {
         return;
     }
     let places = Places::new("fault", &["both"]);
-    // A firewall that lets nobody send what is longer than a cookie.
+    // A firewall that drops every datagram longer than a cookie.
     places.shell(
         "both",
         "nft 'table inet t { chain c { type filter hook output priority 0; udp length > 100 drop; }; }'",

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use datapath::{Classify, ErrorClass};
-use netbench::client::{Error, Session};
+use netbench::client::{Client, Error, Progress, Session, Target};
 use netbench::server::{self, Limits, Server, Settings, Status};
-use netbench::{Spec, Test, Token, TokenError};
+use netbench::{LoadDirection, LoadPlan, Options, Phase, Plan, Spec, Test, Token, TokenError};
 use serde_json::json;
 
-use crate::wire::{drip, greeting, hear, say};
+use crate::wire::{drip, greeting, receive, send};
 
 fn started(token: Option<Token>, limits: Limits) -> Server {
     Server::start(Settings {
@@ -152,6 +152,55 @@ fn limits_hold_and_session_continues() {
     assert!(open(&server, None).is_ok());
 }
 
+/// A short test of latency under load.
+fn loaded() -> Plan {
+    let options = Options {
+        duration: Some(Duration::from_millis(300)),
+        interval: Some(Duration::from_millis(50)),
+        load: Some(LoadPlan {
+            direction: LoadDirection::Both,
+            flows: 1,
+        }),
+        ..Options::default()
+    };
+    options.plans(&[Test::TcpRr]).unwrap().remove(0)
+}
+
+#[test]
+fn load_keeps_limit_of_server() {
+    let plan = loaded();
+    let run = |seconds, phases: &mut Vec<Phase>| {
+        let limits = Limits {
+            duration: Duration::from_secs(seconds),
+            ..Limits::default()
+        };
+        let server = started(None, limits);
+        let target = Target::new(&server.address().to_string());
+        let mut client = Client::new(target, std::slice::from_ref(&plan)).unwrap();
+        let outcome = client.run(&plan, &mut |progress: &Progress| {
+            phases.extend(progress.interval.as_ref().and_then(|it| it.phase));
+            ControlFlow::Continue(())
+        });
+        (outcome, server.status().tests)
+    };
+    let mut phases = Vec::new();
+    // The load lasts longer than its test: the client knows that before it measures anything.
+    let (declined, tests) = run(2, &mut phases);
+    let why = declined.unwrap_err();
+    assert!(why.to_string().contains("no test longer than 2 s"), "{why}");
+    assert_eq!(
+        (tests, why.class(), phases.len()),
+        (0, ErrorClass::Input, 0)
+    );
+    let (outcomes, tests) = run(8, &mut phases);
+    let outcome = &outcomes.unwrap()[0];
+    assert_eq!((&outcome.ended_early, tests), (&None, 4));
+    let load = outcome.load.as_ref().unwrap();
+    assert!(load.up.unwrap().bits_per_s > 0.0 && load.down.unwrap().bits_per_s > 0.0);
+    phases.dedup();
+    assert_eq!(phases, [Phase::Idle, Phase::Loaded]);
+}
+
 #[test]
 fn streams_keep_server_rate_limit() {
     let limits = Limits {
@@ -253,14 +302,14 @@ fn stranger(server: &Server) -> TcpStream {
     let mut stranger = TcpStream::connect(server.address()).unwrap();
     stranger.write_all(&greeting()).unwrap();
     stranger.read_exact(&mut [0; 8]).unwrap();
-    hear(&mut stranger);
+    receive(&mut stranger);
     stranger
 }
 
 fn admitted(server: &Server) -> TcpStream {
     let mut client = stranger(server);
-    say(&client, &hello());
-    let admitted = &hear(&mut client)["Admitted"];
+    send(&client, &hello());
+    let admitted = &receive(&mut client)["Admitted"];
     assert!(
         admitted["answer"].is_null() && admitted["path_mtu"].is_u64(),
         "{admitted}"
@@ -270,8 +319,8 @@ fn admitted(server: &Server) -> TcpStream {
 
 /// Where a test's flows go, and its cookie.
 fn begun(client: &mut TcpStream, spec: &Spec) -> (Vec<u16>, Vec<u8>) {
-    say(client, &json!({ "Begin": spec }));
-    let ready = hear(client)["Ready"].clone();
+    send(client, &json!({ "Begin": spec }));
+    let ready = receive(client)["Ready"].clone();
     let [ports, cookie] = ["ports", "cookie"].map(|name| ready[name].clone());
     (
         serde_json::from_value(ports).unwrap(),
@@ -348,7 +397,7 @@ fn slow_message_times_out() {
         ..Spec::new(Test::UdpStream, Duration::from_millis(10))
     };
     begun(&mut client, &stream);
-    say(&client, &json!("Mark"));
+    send(&client, &json!("Mark"));
     // That the window ends, in a message of five minutes.
     client.write_all(&60_000_u32.to_le_bytes()).unwrap();
     assert!(drip(client) < 60_000);

@@ -10,7 +10,7 @@ use netbench::client::Session;
 use netbench::{End, MAX_MESSAGE, Outcome, Spec, Test};
 use serde_json::json;
 
-use crate::wire::{drip, greeting, hear, say};
+use crate::wire::{drip, greeting, receive, send};
 
 /// A server for one test, which does this with each of its connections. They are numbered as they come.
 fn server(flow: fn(usize, TcpStream)) -> String {
@@ -21,21 +21,21 @@ fn server(flow: fn(usize, TcpStream)) -> String {
         client.write_all(&greeting()).unwrap();
         client.read_exact(&mut [0; 8]).unwrap();
         let challenge = json!({ "bytes": vec![0; 32], "token": false });
-        say(&client, &json!({ "Challenge": challenge }));
-        hear(&mut client);
-        let admitted = json!({ "answer": null, "path_mtu": null });
-        say(&client, &json!({ "Admitted": admitted }));
-        hear(&mut client);
+        send(&client, &json!({ "Challenge": challenge }));
+        receive(&mut client);
+        let admitted = json!({ "answer": null, "path_mtu": null, "max_duration_us": 60_000_000 });
+        send(&client, &json!({ "Admitted": admitted }));
+        receive(&mut client);
         let data = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = data.local_addr().unwrap().port();
         thread::spawn(move || accept(&data, flow));
         let ready = json!({ "ports": [port], "cookie": vec![0; 16] });
-        say(&client, &json!({ "Ready": ready }));
+        send(&client, &json!({ "Ready": ready }));
         // The window is opened, and closed.
-        hear(&mut client);
-        hear(&mut client);
+        receive(&mut client);
+        receive(&mut client);
         let ended = json!({ "end": End::default(), "fault": null });
-        say(&client, &json!({ "Ended": ended }));
+        send(&client, &json!({ "Ended": ended }));
         // Until the client has heard it.
         let _end = client.read(&mut [0]);
     });
@@ -135,6 +135,23 @@ fn pieces_of_request_are_progress() {
     };
     let outcome = measured(&at, &spec);
     assert_unanswered(&outcome);
+}
+
+#[test]
+fn rate_below_one_in_ten_seconds_has_a_result() {
+    let at = server(|_, mut stream| {
+        let mut request = [0];
+        while stream.read_exact(&mut request).is_ok() && stream.write_all(&request).is_ok() {}
+    });
+    // The first is due before the window, the second in it, and between the two nothing moves.
+    let spec = Spec {
+        rate: Some(0.09),
+        warmup_us: 0,
+        ..Spec::new(Test::TcpRr, Duration::from_secs(12))
+    };
+    let outcome = measured(&at, &spec);
+    assert_eq!(outcome.ended_early, None, "{outcome:?}");
+    assert!(outcome.latency.as_ref().unwrap().count() > 0, "{outcome:?}");
 }
 
 #[test]

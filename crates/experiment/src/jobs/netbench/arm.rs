@@ -23,24 +23,24 @@ pub(super) enum Place {
     Anywhere,
 }
 
-/// What one arm is.
+/// An arm of netbench.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arm {
     /// ENVIRONMENT/LINK, of those that differ in these; else what it differs in, or whose tool it is.
     pub(super) name: &'static str,
-    /// Of the server; the client is native.
+    /// The server's environment; the client is native.
     pub(super) env: &'static str,
     pub(super) link: LinkKind,
     pub(super) place: Place,
     /// Whatever the experiment's policy is.
     pub(super) idle: Option<IdlePolicy>,
-    /// A process that is no part of the trial keeps the server's CPU busy.
+    /// Whether a process without a part in the trial keeps the server's CPU busy.
     pub(super) neighbour: bool,
     pub(super) tool: Tool,
 }
 
 impl Arm {
-    const USUAL: Self = Self {
+    const DEFAULT: Self = Self {
         name: "native/direct",
         env: "native",
         link: LinkKind::Direct,
@@ -53,137 +53,137 @@ impl Arm {
     /// The links of namespaces, of containers and of virtual machines; then placements, and ours and other people's
     /// tools, on the direct link between namespaces.
     pub(super) const ALL: &[Self] = &[
-        Self::USUAL,
+        Self::DEFAULT,
         Self {
             name: "native/bridge",
             link: LinkKind::Bridge,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "native/macvlan",
             link: LinkKind::Macvlan,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "oci/direct",
             env: "oci",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "oci/bridge",
             env: "oci",
             link: LinkKind::Bridge,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "docker/direct",
             env: "docker",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "docker/bridge",
             env: "docker",
             link: LinkKind::Published,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "podman/direct",
             env: "podman",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "podman/bridge",
             env: "podman",
             link: LinkKind::Published,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "vm/direct",
             env: "vm",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "vm/bridge",
             env: "vm",
             link: LinkKind::Bridge,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "vm-rt/direct",
             env: "vm-rt",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "vm-rt/bridge",
             env: "vm-rt",
             link: LinkKind::Bridge,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "vm-oci/direct",
             env: "vm-oci",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "native/nic",
             link: LinkKind::Nic,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "oci/nic",
             env: "oci",
             link: LinkKind::Nic,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "docker/nic",
             env: "docker",
             link: LinkKind::Nic,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "same-cpu",
             place: Place::Together,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "other-cpu",
             idle: Some(IdlePolicy::None),
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "other-cpu-awake",
             idle: Some(IdlePolicy::Burner),
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "unpinned",
             place: Place::Anywhere,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "neighbour",
             neighbour: true,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "lowroad",
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "iperf3",
             tool: Tool::Iperf3,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "sockperf",
             tool: Tool::Sockperf,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
         Self {
             name: "netperf",
             tool: Tool::Netperf,
-            ..Self::USUAL
+            ..Self::DEFAULT
         },
     ];
 
@@ -207,7 +207,7 @@ impl Arm {
         self.tool.check()
     }
 
-    /// What of a test under a load it cannot carry.
+    /// Why it cannot carry a test under a load.
     pub(super) fn lacks(&self, test: Test, load: &Load) -> Option<String> {
         let [first, last] = DATA_PORTS;
         let ports = u64::from(last - first) + 1;

@@ -20,7 +20,7 @@ const SEARCH_FACTOR: u32 = 12;
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(2);
 
-/// What a run of the client needs.
+/// The arguments of a run of the client.
 #[derive(Debug)]
 pub(super) struct ClientRun<'a> {
     pub(super) foreign: &'a OccupancyProbe,
@@ -97,7 +97,7 @@ impl ClientError {
         };
         let lines: Vec<&str> = words.lines().map(str::trim).collect();
         Self(match lines.is_empty() {
-            true => format!("the client said nothing: {status}"),
+            true => format!("the client printed nothing: {status}"),
             false => lines.join("; "),
         })
     }
@@ -120,6 +120,6 @@ mod tests {
             said("", "{\"error\": \"refused\"}"),
             "{\"error\": \"refused\"}"
         );
-        assert_eq!(said("\n", ""), "the client said nothing: exit status: 1");
+        assert_eq!(said("\n", ""), "the client printed nothing: exit status: 1");
     }
 }

@@ -17,12 +17,14 @@ const LATE_SHARE: f64 = 0.1;
 /// More than this share of the transactions that were due and never begun flags it, beside those that the last ones
 /// under way have kept waiting.
 const UNSENT_SHARE: f64 = 0.01;
+/// A percentile whose bounds differ by less than this share counts as exact.
+const EXACT_SHARE: f64 = 0.01;
 /// A sender of a stream that stays below this share of its rate disturbs the trial: numbers are of what was offered.
 const OFFERED_SHARE: f64 = 0.98;
 
-/// What it printed, and what is wrong with that.
+/// Reads the client's output, and flags its faults.
 pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
-    let line = said.lines().next().context("it said nothing")?;
+    let line = said.lines().next().context("it printed nothing")?;
     let said: Value = serde_json::from_str(line)?;
     if let Some(why) = said["ended_early"].as_str() {
         bail!("ended early: {why}");
@@ -30,14 +32,17 @@ pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> 
     let latency = &said["latency_us"];
     let count = latency["count"].as_u64();
     if count == Some(0) {
-        bail!("no transaction: there is no time that one took");
+        bail!("no transaction was complete");
     }
     let loss = match test.measures_loss() {
         true => &said["loss_pct"],
         false => &Value::Null,
     };
+    let (p50, p99) = (percentile(&said, "p50"), percentile(&said, "p99"));
+    if let Some(p50) = p50 {
+        note(metric_names::p50(test), p50, &said, outcome);
+    }
     for (name, value) in [
-        (metric_names::p50(test), &latency["p50"]),
         (
             metric_names::TRANSACTIONS.to_owned(),
             &said["transactions_per_s"],
@@ -49,7 +54,9 @@ pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> 
             outcome.values.insert(name, value);
         }
     }
-    note_p99(test, count.unwrap_or(0), latency["p99"].as_f64(), outcome);
+    if let Some(p99) = p99.filter(|_| count >= Some(MIN_P99_TRANSACTIONS)) {
+        note(metric_names::p99(test), p99, &said, outcome);
+    }
     let mut histogram = Histogram::new();
     for entry in said["latency_histogram_ns"]
         .as_array()
@@ -84,6 +91,42 @@ pub(super) fn read(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> 
     Ok(())
 }
 
+/// A percentile of all transactions that were due.
+#[derive(Clone, Copy, Debug)]
+struct Percentile {
+    us: f64,
+    /// Requests without a time may have taken much longer: it is at least this.
+    lower_bound: bool,
+}
+
+/// A percentile that the client has printed. Some requests may have no time: the times of the others alone would be too
+/// short, so that it is then the lower bound that follows from their waits.
+fn percentile(said: &Value, name: &str) -> Option<Percentile> {
+    let Some(at_least) = said["latency_at_least_us"][name].as_f64() else {
+        let us = said["latency_us"][name].as_f64()?;
+        let lower_bound = false;
+        return Some(Percentile { us, lower_bound });
+    };
+    let at_most = said["latency_at_most_us"][name].as_f64();
+    let exact = at_most.is_some_and(|at_most| at_most <= at_least * (1.0 + EXACT_SHARE));
+    Some(Percentile {
+        us: at_least,
+        lower_bound: !exact,
+    })
+}
+
+/// Notes a percentile. One that is a lower bound flags the trial.
+fn note(metric: String, percentile: Percentile, said: &Value, outcome: &mut Outcome) {
+    if percentile.lower_bound {
+        let count = |name: &str| said[name].as_u64().unwrap_or(0);
+        let without = count("unsent") + count("unfinished");
+        outcome.flags.push(format!(
+            "{metric} is a lower bound: {without} requests were not sent or not answered in time"
+        ));
+    }
+    outcome.values.insert(metric, percentile.us);
+}
+
 /// Only where enough transactions lie beyond it.
 pub(super) fn note_p99(test: Test, count: u64, p99: Option<f64>, outcome: &mut Outcome) {
     if let Some(p99) = p99.filter(|_| count >= MIN_P99_TRANSACTIONS) {
@@ -91,7 +134,7 @@ pub(super) fn note_p99(test: Test, count: u64, p99: Option<f64>, outcome: &mut O
     }
 }
 
-/// What is wrong with a test that came to its end.
+/// Flags the faults of a test that came to its end.
 fn judge(said: &Value, outcome: &mut Outcome) {
     let number = |of: &Value| of.as_f64().unwrap_or(0.0);
     let flows = number(&said["flows"]).max(1.0);
@@ -110,7 +153,9 @@ fn judge(said: &Value, outcome: &mut Outcome) {
         let flag = format!("{unsent} of {due} requests due and never sent");
         outcome.flags.push(flag);
     }
-    if let Some(late) = said["near"]["late_us_p99"].as_f64() {
+    // The end that sends has a schedule.
+    let late = ["near", "far"].map(|end| said[end]["late_us_p99"].as_f64());
+    if let Some(late) = late.into_iter().flatten().next() {
         let name = "lateness_outside_p99_us".to_owned();
         outcome.noise.insert(name, late);
         let interval = flows * 1e6 / number(&said["rate_per_s"]).max(1e-6);
@@ -137,15 +182,24 @@ fn judge(said: &Value, outcome: &mut Outcome) {
     }
 }
 
-/// The share of a stream's rate that its sender came to; none where there is no rate.
+/// The share of a stream's rate that its sender reached; none without a rate. A message of each flow may be due at the
+/// very end of the window: one that is missing is not too few.
 fn offered(said: &Value) -> Option<f64> {
     let number = |name: &str| said[name].as_f64();
-    let asked = number("rate_per_s")? * number("message_bytes")? * 8.0 / 1e6;
-    Some(number("offered_mbps")? / asked)
+    let rate = number("rate_per_s")?;
+    let asked = rate * number("message_bytes")? * 8.0 / 1e6;
+    let share = number("offered_mbps")? / asked;
+    let due = rate * number("duration_us")? / 1e6;
+    let missing = (due * (1.0 - share)).floor();
+    Some(if missing <= number("flows")? {
+        1.0
+    } else {
+        share
+    })
 }
 
-/// What both ends counted of the whole test. The answers of the last transactions may have been read before their
-/// end counted them, and messages are counted after their bytes.
+/// Whether the counts of both ends over the whole test agree. The answers of the last transactions may have been read
+/// before their end counted them, and messages are counted after their bytes.
 fn adds_up(said: &Value, flows: f64) -> bool {
     let of = |end: &str, what: &str| said[end][what].as_f64();
     let all = |what| of("near", what).zip(of("far", what));
@@ -185,7 +239,7 @@ fn adds_up(said: &Value, flows: f64) -> bool {
 mod tests {
     use super::*;
 
-    /// What our tool says of a test of transactions without anything wrong, but for what is put in its place.
+    /// Reads our tool's report of a clean test of transactions, after `change`.
     fn transacted(change: impl Fn(&mut Value)) -> Result<Outcome> {
         let mut said = serde_json::json!({
             "test": "udp_rr", "flows": 1, "direction": "up", "rate_per_s": 1000.0, "lost": 0, "unsent": 1,
@@ -292,7 +346,7 @@ mod tests {
             let end = serde_json::json!({ "all_messages": 10, "all_bytes": 1000 });
             let said = serde_json::json!({
                 "flows": 1, "direction": "up", "lost": 0, "unsent": 0, "ended_early": null,
-                "message_bytes": 100, "rate_per_s": 1000.0, "mbps": 0.7, "offered_mbps": offered,
+                "duration_us": 1_000_000, "message_bytes": 100, "rate_per_s": 1000.0, "mbps": 0.7, "offered_mbps": offered,
                 "loss_pct": 12.5, "near": end, "far": end,
             });
             let mut outcome = Outcome::default();
@@ -315,6 +369,41 @@ mod tests {
             found.values.into_keys().collect::<Vec<_>>(),
             ["udp_rate_mbps"]
         );
+    }
+
+    #[test]
+    fn one_message_less_than_the_rate_is_no_flag() {
+        let said = |share: f64| {
+            let said = serde_json::json!({
+                "flows": 1, "rate_per_s": 10.0, "message_bytes": 125_000, "duration_us": 1_000_000,
+                "offered_mbps": 10.0 * share,
+            });
+            offered(&said).unwrap()
+        };
+        assert_eq!([said(0.9), said(0.7)], [1.0, 0.7]);
+    }
+
+    #[test]
+    fn percentiles_include_requests_without_a_time() {
+        let bounded = |at_most: Value| {
+            transacted(|said| {
+                said["unsent"] = 5.into();
+                said["latency_at_least_us"] = serde_json::json!({ "p50": 41.0, "p99": 700.0 });
+                said["latency_at_most_us"] = serde_json::json!({ "p50": 41.2, "p99": at_most });
+            })
+            .unwrap()
+        };
+        for (at_most, bounds) in [(Value::Null, 1), (1000.0.into(), 1), (705.0.into(), 0)] {
+            let outcome = bounded(at_most);
+            let [p50, p99] = ["udp_rr_us_p50", "udp_rr_us_p99"].map(|name| outcome.values[name]);
+            assert_eq!([p50, p99], [41.0, 700.0]);
+            let flags = outcome.flags.iter().filter(|it| it.contains("lower bound"));
+            assert_eq!(flags.count(), bounds);
+        }
+        let flag = &bounded(Value::Null).flags[0];
+        let said =
+            "udp_rr_us_p99 is a lower bound: 5 requests were not sent or not answered in time";
+        assert_eq!(flag, said);
     }
 
     #[test]

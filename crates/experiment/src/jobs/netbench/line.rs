@@ -1,4 +1,4 @@
-//! What a card can carry at most: told with each trial, because goodput and round trips cannot be better than that.
+//! The line rate of a card: recorded with each trial, because it bounds goodput and round trips.
 
 use netdev::Link;
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use netbench::{Spec, Test};
 use serde::Deserialize;
 use toml::Value;
+use units::Span;
 
 use super::path::Path;
 use crate::bench::JobTrialSpec;
-use crate::load::{JobLoad, JobMeasure, option_words};
-use crate::units::Span;
+use crate::load::{JobLoad, JobMeasure, common_keys, option_words};
 
 /// One trial of netbench.
 pub(super) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
@@ -22,7 +22,7 @@ const FLOWS: &str = "flows";
 /// Transactions or datagrams a second: more than a socket carries.
 const MAX_RATE: i64 = 10_000_000;
 
-/// What trials of netbench measure.
+/// The measures of netbench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
@@ -59,7 +59,7 @@ impl JobMeasure for Measure {
 pub(crate) struct Load {
     pub(super) measure: Option<Measure>,
     pub(super) duration: Span,
-    /// What the direct link between the hosts does to frames.
+    /// The impairment of the direct link between the hosts.
     pub(super) path: Option<Path>,
     #[serde(default)]
     pub(super) options: BTreeMap<String, Value>,
@@ -94,23 +94,13 @@ impl Load {
 impl JobLoad for Load {
     type Measure = Measure;
 
+    common_keys!();
+
     fn label(&self) -> String {
         let measure = (self.measure == Some(Measure::Cpu)).then(|| "cpu".to_owned());
         let path = self.path.iter().flat_map(Path::words);
         let words = measure.into_iter().chain(option_words(&self.options));
         words.chain(path).collect::<Vec<_>>().join(" ")
-    }
-
-    fn duration(&self) -> Span {
-        self.duration
-    }
-
-    fn set_duration(&mut self, duration: Span) {
-        self.duration = duration;
-    }
-
-    fn measure(&self) -> Option<Measure> {
-        self.measure
     }
 }
 
@@ -133,19 +123,25 @@ pub(super) fn check(load: &Load, measure: Measure) -> Result<(), String> {
     }
     if measure == Measure::Cpu && load.rate().is_some() {
         return Err(
-            "measure = \"cpu\" goes with no rate: who waits for a moment to send looks at the clock, and that is CPU that the \
-             path did not cost"
+            "measure = \"cpu\" goes with no rate: a sender that waits for its time polls the clock, and the path does not \
+             cost that CPU"
                 .to_owned(),
         );
     }
     if test.measures_loss() && load.rate().is_none() {
         return Err(format!(
-            "{test} needs a rate: who is sent more than it takes in loses nearly all, which udp_rate looks for"
+            "{test} needs a rate: an overloaded receiver drops nearly everything; use udp_rate"
         ));
     }
-    Spec::new(test, load.duration.0)
-        .check()
-        .map_err(|wrong| wrong.to_string())
+    let spec = Spec::new(test, load.duration.0);
+    let size = load.size().and_then(|size| u32::try_from(size).ok());
+    let spec = Spec {
+        rate: load.rate().map_or(spec.rate, |rate| Some(rate as f64)),
+        request: size.unwrap_or(spec.request),
+        response: size.unwrap_or(spec.response),
+        ..spec
+    };
+    spec.check().map_err(|wrong| wrong.to_string())
 }
 
 fn check_options(load: &Load, test: Test) -> Result<(), String> {
@@ -227,6 +223,11 @@ mod tests {
                 "test = 'tcp_rr'\nrate = 1000",
                 Measure::Cpu,
                 "goes with no rate",
+            ),
+            (
+                "test = 'udp_rr'\nrate = 1000\nsize = 1",
+                Measure::Exchange,
+                "4 B or more",
             ),
             (
                 "test = 'tcp_rr'\nmessage = 5",

@@ -36,7 +36,7 @@ use crate::outcome::Outcome;
 use crate::placement::{Placement, on_no_host};
 use crate::plan::Plan;
 
-/// What an arm may be tuned by: it follows the arm's name after a plus.
+/// The tunings of an arm: each follows the arm's name after a plus.
 const TUNINGS: [&str; Tuning::ALL.len()] = {
     let mut names = [""; Tuning::ALL.len()];
     let mut at = 0;
@@ -47,7 +47,7 @@ const TUNINGS: [&str; Tuning::ALL.len()] = {
     names
 };
 
-/// What the arms and loads of netbench need of this machine.
+/// The requirements of the arms and loads of netbench.
 #[derive(Debug)]
 pub(crate) struct NetbenchRequirements {
     remote: BTreeMap<String, RemoteServer>,
@@ -144,8 +144,7 @@ pub(crate) struct NetbenchBench {
     teardown: Option<StageTeardown>,
 }
 
-/// What the machine does when nothing is asked of it, watched once for all trials of a block under one load and
-/// policy.
+/// The usage of the idle machine, measured once for all trials of a block under one load and policy.
 #[derive(Debug, Default)]
 struct Idle(Option<(IdleKey, Usage)>);
 
@@ -183,8 +182,8 @@ impl NetbenchBench {
         let tunings = tuned.names().into();
         outcome.environment.insert("tuning".to_owned(), tunings);
         drop(awake);
-        // While the hosts stand: the kernel's threads remove them for long after, which is no noise
-        // beside the trial.
+        // While the hosts stand: the kernel's threads remove them for long after, which must not count as
+        // noise of the trial.
         let pause = stage.bed().pause_guests()?;
         self.monitor.note(&self.foreign, &mut outcome)?;
         drop(pause);

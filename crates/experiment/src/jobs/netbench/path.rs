@@ -1,11 +1,12 @@
-//! What lies between the two hosts of a load, beyond a direct link: a set capacity, delay and loss.
+//! The path between the two hosts of a load: a direct link with a set capacity, delay and loss.
 
 use std::fmt;
 
 use serde::Deserialize;
 use testbed::{Impairment, LinkKind, LinkSpec};
+use units::Span;
 
-use crate::units::Span;
+use crate::load::time_word;
 
 /// Capacity, delay and loss of the path in each direction. At least one is given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -86,8 +87,8 @@ impl Path {
         let word = |name: &str, value: &dyn fmt::Display| format!("{name}={value}");
         let mut words = Vec::new();
         words.extend(self.capacity.map(|capacity| word("capacity", &capacity)));
-        words.extend(self.queue.map(|queue| word("queue", &queue)));
-        words.extend(self.delay.map(|delay| word("delay", &delay)));
+        words.extend(self.queue.map(|queue| word("queue", &time_word(queue))));
+        words.extend(self.delay.map(|delay| word("delay", &time_word(delay))));
         if self.loss_pct > 0.0 {
             words.push(word("loss", &format_args!("{}%", self.loss_pct)));
         }

@@ -1,6 +1,7 @@
 //! Trials of external programs: a server in one namespace, and a client in another that prints what it measured.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use datapath::Missing;
@@ -34,7 +35,10 @@ pub(super) const TERMS: ProgramTerms = ProgramTerms {
         Placeholder::new("port", "a port of the server"),
         Placeholder::new("client_address", "the client's address"),
         Placeholder::new("test", "the load's test, such as `tcp_rr`"),
-        Placeholder::new("seconds", "the load's duration in seconds"),
+        Placeholder::new(
+            "seconds",
+            "the load's duration in whole seconds, rounded up",
+        ),
         Placeholder::new(SIZE, "the load's size in bytes"),
         Placeholder::new(RATE, "the load's rate a second"),
         Placeholder::new(FLOWS, "the load's number of sockets"),
@@ -49,7 +53,7 @@ fn metric_names() -> Vec<String> {
     let metrics = metric_names::metrics().into_iter();
     let names = metrics.map(|metric| metric.name);
     let cpu = [metric_names::CPU_OF_TRANSACTION, metric_names::CPU_OF_GBIT];
-    // What the machine spends is measured here.
+    // The machine's CPU is measured here.
     names.filter(|name| !cpu.contains(&name.as_str())).collect()
 }
 
@@ -81,7 +85,8 @@ pub(super) fn applies(program: &ProgramArm, load: &Load, measure: Measure) -> Re
     }
     if measure.sees_all_cpus() {
         return refuse(
-            "when external programs send is not known: their CPU is not measured".to_owned(),
+            "the CPU of external programs is not measured: it is not known when they send"
+                .to_owned(),
         );
     }
     let asked = [
@@ -139,7 +144,7 @@ pub(super) fn trial(
         ("test", one(test.name().to_owned())),
         (
             "seconds",
-            one(spec.load.duration.0.as_secs_f64().to_string()),
+            one(whole_seconds(spec.load.duration.0).to_string()),
         ),
         (FLOWS, one(spec.load.flows().to_string())),
     ]);
@@ -167,9 +172,15 @@ pub(super) fn trial(
         }
     }
     process.note(&mut outcome)?;
-    process.stop(Place::Host(bed.host(SERVER)?))?;
+    process.stop()?;
     outcome.environment.extend(bed.facts());
     Ok((bed, outcome))
+}
+
+/// A duration in whole seconds, rounded up: many programs take no other.
+fn whole_seconds(duration: Duration) -> u64 {
+    let rest = u64::from(duration.subsec_nanos() > 0);
+    (duration.as_secs() + rest).max(1)
 }
 
 #[cfg(test)]
@@ -188,6 +199,12 @@ mod tests {
         let document = Document::new("mine.toml", text);
         let arm = ProgramArm::read(&document, Some("mine"), &job.program_rules(&arms));
         arm.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn seconds_of_a_load_are_whole() {
+        let durations = [0, 200, 1000, 1001].map(Duration::from_millis);
+        assert_eq!(durations.map(whole_seconds), [1, 1, 1, 2]);
     }
 
     #[test]

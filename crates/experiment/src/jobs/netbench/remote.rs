@@ -51,11 +51,11 @@ impl RemoteServer {
             client::Error::NoToken(_) => format!("write token-file = FILE under [host.{name}]"),
             client::Error::Refused { .. } => {
                 format!(
-                    "let token-file of [host.{name}] begin with the line that the server's begins with"
+                    "make the first line of [host.{name}]'s token-file the same as the server's"
                 )
             }
             client::Error::Busy { .. } => "try again later".to_owned(),
-            _ => "see what its server says".to_owned(),
+            _ => "see the output of its server".to_owned(),
         }
     }
 
@@ -126,7 +126,7 @@ impl RemoteServer {
         }
         let found = client::resolve(self.0.address())?;
         let mut ways = found.iter().filter_map(|at| device_to(at).ok());
-        let link = ways.next().context("no way leads to it")?;
+        let link = ways.next().context("no route leads to it")?;
         let speed = std::fs::read_to_string(line::speed_of(&link.name));
         line::note(&link, speed.ok().as_deref(), outcome);
         Ok(())

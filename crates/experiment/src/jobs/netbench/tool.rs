@@ -55,11 +55,11 @@ impl Tool {
             Self::Lowroad => agent().map(drop),
             Self::Iperf3 => program("iperf3", "apt-get install iperf3"),
             Self::Sockperf => program("sockperf", "apt-get install sockperf"),
-            Self::Netperf => program("netperf", "build it: Debian has no package of it"),
+            Self::Netperf => program("netperf", "build it: Debian does not package it"),
         }
     }
 
-    /// What of a load it has not: nothing that was asked for is left out in silence.
+    /// Why it cannot run a load: no option of a load is ignored silently.
     pub(super) fn lacks(self, test: Test, load: &Load) -> Option<String> {
         let has = match self {
             Self::Lowroad => return None,
@@ -180,7 +180,7 @@ impl Tool {
         }
     }
 
-    /// What the client said.
+    /// Reads the client's output.
     pub(super) fn read(self, test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
         let read = match self {
             Self::Lowroad => client_report::read(test, said, outcome),
@@ -188,7 +188,7 @@ impl Tool {
             Self::Sockperf => sockperf(test, said, outcome),
             Self::Netperf => netperf(test, said, outcome),
         };
-        read.with_context(|| format!("{self:?} said {said:?}"))
+        read.with_context(|| format!("{self:?} printed {said:?}"))
     }
 }
 
@@ -207,7 +207,11 @@ pub(super) fn own_client(
 ) -> Command {
     let duration = format!("{}us", load.duration.0.as_micros());
     let warmup = format!("{}us", warmup.as_micros());
-    let mut command = lowroad.command(&["netbench", "run", target, "--json", "--histogram"]);
+    let mut command = lowroad.command(&["netbench", "run", target, "--json"]);
+    // Streams have no latencies, and refuse the flag.
+    if !test.streams() {
+        command.arg("--histogram");
+    }
     command.args(["--test", test.name(), "--duration", &duration]);
     command.args(["--warmup", &warmup]);
     if let Some(rate) = load.rate() {
@@ -263,7 +267,7 @@ fn sockperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
         Ok(line.context("no percentiles")??)
     };
     let (p50, p99) = (percentile("50.000")?, percentile("99.000")?);
-    // Of the window that it counts, without what it takes to warm up and to end.
+    // The counted window, without warm-up and end.
     let line = said.lines().find(|line| line.contains("[Valid Duration]"));
     let line = line.context("no valid duration")?;
     let after = |name: &str| -> Option<f64> {
@@ -288,7 +292,7 @@ fn sockperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
 }
 
 fn netperf(test: Test, said: &str, outcome: &mut Outcome) -> Result<()> {
-    let line = said.lines().last().context("it said nothing")?;
+    let line = said.lines().last().context("it printed nothing")?;
     let words: Result<Vec<f64>, _> = line.split(',').map(|word| word.trim().parse()).collect();
     let [rate, p50, p99] = words?[..] else {
         bail!("three values were asked for");

@@ -78,7 +78,7 @@ impl Stage {
             let ended = self.server.try_wait()?;
             if ended.is_some() || begun.elapsed() > READY_WITHIN {
                 let said = std::fs::read_to_string(self.folder.path().join("server.stderr"));
-                bail!("the server does not wait: {}", said.unwrap_or_default());
+                bail!("the server is not ready: {}", said.unwrap_or_default());
             }
             thread::sleep(TICK);
         }
@@ -127,7 +127,7 @@ pub(super) fn run(
     teardown: Option<StageTeardown>,
 ) -> Result<(Stage, Outcome)> {
     let arm = tuned.arm;
-    // Before the server starts: what it does is no part of idling.
+    // Before the server starts: its work is not part of idling.
     let accounted = match spec.measure {
         Measure::Cpu => {
             let accountant = accountant()?;
@@ -243,7 +243,7 @@ fn policy(stat: &str) -> Option<u32> {
     after.split_whitespace().nth(38)?.parse().ok()
 }
 
-/// Who is to be found out: it is not among the trial's own.
+/// The busy process that must be detected: it is not among the trial's own.
 fn neighbour(tuned: &TunedArm) -> Result<Option<Neighbour>> {
     let [_, server] = tuned.cpus();
     let cpu = server.first().filter(|_| tuned.arm.neighbour);

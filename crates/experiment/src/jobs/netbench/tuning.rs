@@ -17,7 +17,7 @@ use crate::jobs::netbench::load::Load;
 const PLUS: char = '+';
 /// How long a read looks for packets before it sleeps.
 const BUSY_POLL: &str = "50us";
-/// What sets a program's scheduling, and as what it is known to the kernel's: first come, first served.
+/// The command that gives a program the scheduling policy `SCHED_FIFO`: first come, first served.
 const REAL_TIME: [&str; 3] = ["chrt", "--fifo", "10"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Tuning {
         let guest = Kind::find(arm.env).is_some_and(|kind| kind.guest);
         match self {
             Self::Unpinned | Self::Isolated if arm.place != Place::Apart => refuse(
-                "the arm itself says which CPUs it is on",
+                "the arm itself names its CPUs",
                 "native/direct, or the arm of an environment",
             ),
             Self::Unpinned => Ok(()),
@@ -84,11 +84,11 @@ impl Tuning {
                 2.. => Ok(()),
                 count => refuse(
                     &format!("{count} CPUs are isolated from the scheduler, and two ends need two"),
-                    "boot the machine with isolcpus=A,B nohz_full=A,B rcu_nocbs=A,B: it cannot be done later",
+                    "boot the machine with isolcpus=A,B nohz_full=A,B rcu_nocbs=A,B: CPUs cannot be isolated later",
                 ),
             },
             Self::HugePages if !guest => refuse(
-                "only a virtual machine's memory is large enough to tell",
+                "only a virtual machine has enough memory for a difference",
                 "vm/direct+huge-pages",
             ),
             Self::HugePages => testbed::huge_pages(),
@@ -117,7 +117,7 @@ impl TunedArm {
 
     pub(super) fn check(&self) -> Result<(), Missing> {
         if self.has(Tuning::Unpinned) && self.has(Tuning::Isolated) {
-            let what = "what is kept to isolated CPUs is not unpinned";
+            let what = "isolated pins both ends, so it excludes unpinned";
             return Err(Missing::new(what, "name one of the two"));
         }
         self.arm.check()?;
@@ -126,7 +126,7 @@ impl TunedArm {
             .try_for_each(|tuning| tuning.check(self.arm))
     }
 
-    /// What of a load the arm or its tool has not, tuned so.
+    /// Why the arm or its tool, with its tunings, cannot run a load.
     pub(super) fn lacks(&self, test: Test, load: &Load) -> Option<String> {
         let echoes = self.has(Tuning::BusyPoll) && !test.can_busy_poll();
         let polls = || Some("has no socket that could poll for echoes".to_owned());
@@ -152,7 +152,7 @@ impl TunedArm {
         self.arm.used(self.cpus())
     }
 
-    /// What the server may do for it.
+    /// The server's capabilities for the tunings.
     pub(super) fn capabilities(&self) -> Vec<&'static str> {
         let asked = [
             (Tuning::BusyPoll, "CAP_NET_ADMIN"),
@@ -229,12 +229,12 @@ mod tests {
             let found = tunings[0].check(arm);
             found.map_or_else(|missing| missing.what, |()| String::new())
         };
-        assert!(why("same-cpu+unpinned").contains("which CPUs"));
+        assert!(why("same-cpu+unpinned").contains("its CPUs"));
         assert!(why("iperf3+busy-poll").contains("our own tool"));
         assert!(why("native/direct+huge-pages").contains("virtual machine"));
         assert_eq!(why("oci/direct+unpinned"), "");
         let both = TunedArm::find("native/direct+unpinned+isolated").unwrap();
-        assert!(both.check().unwrap_err().what.contains("not unpinned"));
+        assert!(both.check().unwrap_err().what.contains("excludes unpinned"));
         let mut load = loads_of::<Load>("netbench-matrix").remove(0);
         load.options = toml::from_str("test = 'icmp'").unwrap();
         let tuned = TunedArm::find("native/direct+busy-poll").unwrap();

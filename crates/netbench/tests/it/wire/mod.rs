@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What either end says first.
+/// The first bytes from either end.
 pub(crate) fn greeting() -> Vec<u8> {
     [b"lrnb\r\n", &netbench::VERSION.to_le_bytes()[..]].concat()
 }
 
 /// The next message.
-pub(crate) fn hear(from: &mut TcpStream) -> Value {
+pub(crate) fn receive(from: &mut TcpStream) -> Value {
     let mut length = [0; 4];
     from.read_exact(&mut length).unwrap();
     let mut body = vec![0; u32::from_le_bytes(length) as usize];
@@ -21,19 +21,19 @@ pub(crate) fn hear(from: &mut TcpStream) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-pub(crate) fn say(mut to: &TcpStream, message: &Value) {
+pub(crate) fn send(mut to: &TcpStream, message: &Value) {
     let body = message.to_string();
     let length = u32::try_from(body.len()).unwrap().to_le_bytes();
     to.write_all(&[&length[..], body.as_bytes()].concat())
         .unwrap();
 }
 
-/// Says a byte every few milliseconds until nobody hears it any more: how many these were.
+/// Sends a byte every few milliseconds until the other end closes. Returns how many were sent.
 pub(crate) fn drip(mut to: TcpStream) -> usize {
-    let mut said = 0;
+    let mut sent = 0;
     while to.write_all(b" ").is_ok() {
-        said += 1;
+        sent += 1;
         thread::sleep(Duration::from_millis(5));
     }
-    said
+    sent
 }

@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use control::{Client, ready};
 use datapath::Missing;
+use netdev::policy::Stage;
 use process::shutdown::Shutdown;
 use relay::config::{self, CONTROL};
 use relay::core::{Core, Explanation, StreamView};
@@ -68,6 +69,10 @@ enum Verb {
     Metrics,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "parsed once, and clap takes no box here"
+)]
 #[derive(Debug, Subcommand)]
 enum StreamVerb {
     /// Start relaying a stream
@@ -100,6 +105,9 @@ struct NewStream {
     /// Release a latch after this long without a packet from its holder
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     latch_timeout: Span,
+    /// Skip these parts of the kernel's policy on a fast path, such as nft-input
+    #[arg(long, value_name = "STAGE", value_delimiter = ',')]
+    bypass: Vec<Stage>,
     /// Join the group on this interface
     #[arg(long, value_name = "INTERFACE")]
     multicast_interface: Option<String>,
@@ -300,6 +308,7 @@ fn described(new: NewStream) -> Result<StreamSpec, Failure> {
         work: None,
         fec: None,
         latch_timeout: new.latch_timeout,
+        bypass: new.bypass,
         multicast: new.multicast_interface.map(|interface| Multicast {
             interface,
             source: new.multicast_source,

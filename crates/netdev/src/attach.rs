@@ -41,29 +41,29 @@ impl TcVia {
 #[derive(Debug)]
 pub struct Attachment {
     pub ifindex: u32,
-    how: How,
+    handle: Handle,
 }
 
 #[derive(Debug)]
-enum How {
+enum Handle {
     Xdp { mode: XdpMode, link: OwnedFd },
     Tcx { _link: OwnedFd },
     Clsact { _filter: Filter },
 }
 
 impl Attachment {
-    /// Where and how: `native`, `generic`, `tcx`, `tc-clsact`.
+    /// The hook and its mode: `native`, `generic`, `tcx`, `tc-clsact`.
     pub fn mode(&self) -> &'static str {
-        match &self.how {
-            How::Xdp { mode, .. } => mode.name(),
-            How::Tcx { .. } => TcVia::Tcx.name(),
-            How::Clsact { .. } => TcVia::Clsact.name(),
+        match &self.handle {
+            Handle::Xdp { mode, .. } => mode.name(),
+            Handle::Tcx { .. } => TcVia::Tcx.name(),
+            Handle::Clsact { .. } => TcVia::Clsact.name(),
         }
     }
 
     /// Has another program take the place of an XDP program at once: each frame meets one of both.
     pub fn replace(&self, program: BorrowedFd<'_>) -> Result<(), Error> {
-        let How::Xdp { link, .. } = &self.how else {
+        let Handle::Xdp { link, .. } = &self.handle else {
             let cause = io::Error::other("only XDP programs are replaced");
             return Err(Error::refused("replacing a program", cause));
         };
@@ -118,7 +118,7 @@ pub fn xdp(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<Attac
     })?;
     Ok(Attachment {
         ifindex,
-        how: How::Xdp { mode, link: fd },
+        handle: Handle::Xdp { mode, link: fd },
     })
 }
 
@@ -134,7 +134,7 @@ pub fn tc(
         let filter = Filter::attach(program, ifindex, direction)?;
         return Ok(Attachment {
             ifindex,
-            how: How::Clsact { _filter: filter },
+            handle: Handle::Clsact { _filter: filter },
         });
     }
     let link =
@@ -150,7 +150,7 @@ pub fn tc(
         })?;
     Ok(Attachment {
         ifindex,
-        how: How::Tcx { _link: link },
+        handle: Handle::Tcx { _link: link },
     })
 }
 
@@ -211,6 +211,6 @@ fn create_link(
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the descriptor was just made, and nobody else has it.
+    // SAFETY: the descriptor was just made, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

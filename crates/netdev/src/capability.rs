@@ -1,10 +1,7 @@
-//! What XDP can do with a device, as far as the kernel says; and what a device does with redirected
-//! frames, asked before any is lost silently.
+//! The XDP features of a device, as far as the kernel reports them; and whether a device takes redirected
+//! frames, checked before any is lost silently.
 
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, AsRawFd};
 use sys::ethtool::Ethtool;
 use sys::netns::{self, Namespace};
 
@@ -12,7 +9,7 @@ use crate::{Error, Link, Netlink, generic};
 
 pub use crate::peer::{PeerDelivery, peer_delivery};
 
-/// What XDP can do with a device, as its driver says.
+/// The XDP features that a device's driver reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpSupport {
     /// Programs run in the driver.
@@ -28,8 +25,8 @@ pub struct XdpSupport {
     pub offload: bool,
     /// Frames longer than a buffer.
     pub fragments: bool,
-    /// What the device has found out of a frame that a program may ask for; none where the kernel does
-    /// not say.
+    /// The metadata of a frame that a program can read from the device; none where the kernel does
+    /// not report it.
     pub metadata: Option<Metadata>,
 }
 
@@ -188,25 +185,6 @@ fn by_driver(link: &Link) -> RedirectTarget {
 
 fn unknown(why: &str) -> RedirectTarget {
     RedirectTarget::Unknown(why.to_owned())
-}
-
-impl Netlink {
-    /// This namespace's number for another one; none where it has not given it one.
-    pub fn namespace_id(&mut self, namespace: &Namespace) -> Result<Option<i32>, Error> {
-        let mut request = NsidMessage::default();
-        let fd = namespace.as_fd().as_raw_fd().cast_unsigned();
-        request.attributes.push(NsidAttribute::Fd(fd));
-        let request = RouteNetlinkMessage::GetNsId(request);
-        match self.get(request, "asking for a namespace's number")? {
-            RouteNetlinkMessage::NewNsId(answer) => {
-                Ok(answer.attributes.iter().find_map(|a| match a {
-                    NsidAttribute::Id(id) => Some(*id).filter(|id| *id >= 0),
-                    _ => None,
-                }))
-            }
-            _ => Ok(None),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use sys::owner::Owner;
 
 use crate::Error;
 use crate::attach::Direction;
-use crate::netlink::{Change, Netlink};
+use crate::netlink::Netlink;
+use crate::socket::Change;
 
 const PREFIX: &str = "lowroad-";
 /// Filters of one owner and side share a priority and are told apart by handle.
@@ -130,7 +131,7 @@ pub fn clean() -> Result<usize, Error> {
 
 /// Whether this made it: false when it was there.
 fn make_qdisc(netlink: &mut Netlink, ifindex: u32) -> Result<bool, Error> {
-    let made = netlink.apply(vec![Change {
+    let made = netlink.socket.apply(vec![Change {
         message: RouteNetlinkMessage::NewQueueDiscipline(qdisc(ifindex)),
         flags: NLM_F_CREATE | NLM_F_EXCL,
         action: format!("adding clsact to interface {ifindex}"),
@@ -149,7 +150,7 @@ fn delete_unused_qdisc(netlink: &mut Netlink, ifindex: u32) -> Result<bool, Erro
             return Ok(false);
         }
     }
-    netlink.apply(vec![Change {
+    netlink.socket.apply(vec![Change {
         message: RouteNetlinkMessage::DelQueueDiscipline(qdisc(ifindex)),
         flags: 0,
         action: format!("removing clsact from interface {ifindex}"),
@@ -170,7 +171,7 @@ fn add(netlink: &mut Netlink, place: Place, program: BorrowedFd<'_>) -> Result<(
         ))),
         TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
     ]));
-    netlink.apply(vec![Change {
+    netlink.socket.apply(vec![Change {
         message: RouteNetlinkMessage::NewTrafficFilter(message),
         flags: NLM_F_CREATE | NLM_F_EXCL,
         action: format!("adding a tc filter to interface {}", place.ifindex),
@@ -180,7 +181,7 @@ fn add(netlink: &mut Netlink, place: Place, program: BorrowedFd<'_>) -> Result<(
 fn delete(netlink: &mut Netlink, place: Place) -> Result<(), Error> {
     let mut message = filter(place);
     message.attributes.push(TcAttribute::Kind("bpf".to_owned()));
-    netlink.apply(vec![Change {
+    netlink.socket.apply(vec![Change {
         message: RouteNetlinkMessage::DelTrafficFilter(message),
         flags: 0,
         action: format!("removing a tc filter from interface {}", place.ifindex),
@@ -228,7 +229,7 @@ fn filters(
     request.header.index = ifindex.cast_signed();
     request.header.parent = parent(direction);
     let request = RouteNetlinkMessage::GetTrafficFilter(request);
-    let answers = match netlink.dump(&request, "listing tc filters") {
+    let answers = match netlink.socket.dump(&request, "listing tc filters") {
         // The device was removed meanwhile.
         Err(error) if error.errno() == Some(libc::ENODEV) => Vec::new(),
         other => other?,

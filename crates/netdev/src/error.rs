@@ -1,5 +1,5 @@
-//! What the kernel refused, in its own words where it gives any. A message holds its cause, so no
-//! error names it as its source: whoever prints the chain would print it twice.
+//! Refusals of the kernel, with its own message where it gives one. A message includes its cause, so no
+//! error has a `source`: printing the chain would print the cause twice.
 
 use std::io;
 

@@ -52,7 +52,7 @@ impl Fib {
         })
     }
 
-    /// The next hop of one destination, as the tables are now. Asks nobody on the wire.
+    /// The next hop of one destination, as the tables are now. Sends nothing on the wire.
     pub fn next_hop(&mut self, destination: Destination) -> Result<NextHop, Error> {
         self.resolve(destination)
             .map(|resolution| resolution.next_hop)

@@ -7,7 +7,7 @@ use netlink_packet_core::{DefaultNla, Emitable, NLM_F_REQUEST, NlasIterator};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 
 use crate::Error;
-use crate::netlink::split;
+use crate::socket::split;
 
 const CONTROLLER: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
@@ -22,14 +22,14 @@ const NETLINK_HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const ERROR: u16 = 2;
 
-/// What the kernel says of a device.
+/// The kernel's answer about a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// `NETDEV_XDP_ACT_*`.
     pub(crate) features: u64,
     /// Pieces of one frame in zero-copy mode; none without that mode.
     pub(crate) zero_copy_segments: Option<u32>,
-    /// `NETDEV_XDP_RX_METADATA_*`; none where the kernel says nothing of it.
+    /// `NETDEV_XDP_RX_METADATA_*`; none where the kernel does not report it.
     pub(crate) metadata: Option<u64>,
 }
 

@@ -1,24 +1,18 @@
-//! Devices: listed, created in any namespace, changed, removed.
+//! Devices: what the kernel says of one, and what one to be created or changed should be like.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, LinkAttribute,
-    LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, MacVlanMode, VlanProtocol,
-    XdpAttached,
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
+    VlanProtocol, XdpAttached,
 };
-
-use crate::Error;
-use crate::netlink::{Change, Netlink};
 
 /// A device, as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     pub index: u32,
     pub name: String,
-    /// What somebody has written on it.
+    /// The alias that an administrator has set.
     pub alias: Option<String>,
     /// `veth`, `bridge`, `macvlan`; none for a physical device and the loopback.
     pub kind: Option<String>,
@@ -81,7 +75,7 @@ impl XdpMode {
     }
 }
 
-/// What a device to be created or changed should be like. Unset things are the kernel's choice.
+/// The properties of a device to be created or changed. The kernel chooses those that are unset.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSpec<'a> {
     name: &'a str,
@@ -103,7 +97,7 @@ impl<'a> LinkSpec<'a> {
         }
     }
 
-    /// What to change of an existing device, whatever its name.
+    /// A change of an existing device, which keeps its name.
     pub fn unnamed() -> Self {
         Self::default()
     }
@@ -159,7 +153,11 @@ impl<'a> LinkSpec<'a> {
         self
     }
 
-    fn message(&self) -> LinkMessage {
+    pub(crate) fn name(&self) -> &str {
+        self.name
+    }
+
+    pub(crate) fn message(&self) -> LinkMessage {
         let mut message = LinkMessage::default();
         if let Some(up) = self.up {
             message.header.change_mask = LinkFlags::Up;
@@ -185,127 +183,6 @@ impl<'a> LinkSpec<'a> {
         .flatten()
         .collect();
         message
-    }
-}
-
-impl Netlink {
-    /// Every device of the namespace.
-    pub fn links(&mut self) -> Result<Vec<Link>, Error> {
-        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let answers = self.dump(&request, "listing interfaces")?;
-        Ok(answers
-            .into_iter()
-            .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewLink(message) => Some(Link::from(message)),
-                _ => None,
-            })
-            .collect())
-    }
-
-    /// The device called `name`.
-    pub fn link_by_name(&mut self, name: &str) -> Result<Link, Error> {
-        let mut request = LinkMessage::default();
-        request
-            .attributes
-            .push(LinkAttribute::IfName(name.to_owned()));
-        self.link(request, name)
-    }
-
-    /// The device with this index.
-    pub fn link_by_index(&mut self, index: u32) -> Result<Link, Error> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        self.link(request, &index.to_string())
-    }
-
-    /// The device with this index in the namespace of this number.
-    pub(crate) fn link_elsewhere(&mut self, index: u32, namespace: i32) -> Result<Link, Error> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes.push(LinkAttribute::IfNetnsId(namespace));
-        self.link(request, &format!("{index} of namespace {namespace}"))
-    }
-
-    fn link(&mut self, request: LinkMessage, name: &str) -> Result<Link, Error> {
-        let action = format!("reading interface {name}");
-        match self.get(RouteNetlinkMessage::GetLink(request), &action) {
-            Ok(RouteNetlinkMessage::NewLink(message)) => Ok(Link::from(message)),
-            Ok(_) => Err(Error::Answer {
-                action,
-                detail: "not a link".to_owned(),
-            }),
-            Err(error) if error.errno() == Some(libc::ENODEV) => {
-                Err(Error::NoInterface(name.to_owned()))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A pair of virtual Ethernet devices, each end in its own namespace.
-    ///
-    /// `other` comes up later, by `set_link` in its namespace: the kernel refuses (ENOTCONN) to
-    /// bring it up before the pair is complete.
-    pub fn add_veth(&mut self, one: &LinkSpec<'_>, other: &LinkSpec<'_>) -> Result<(), Error> {
-        let peer = InfoData::Veth(InfoVeth::Peer(other.message()));
-        self.add_link(one, InfoKind::Veth, Some(peer), None)
-    }
-
-    /// A bridge that forwards at once: no spanning tree, no multicast snooping.
-    pub fn add_bridge(&mut self, spec: &LinkSpec<'_>) -> Result<(), Error> {
-        let data = InfoData::Bridge(vec![
-            InfoBridge::StpState(BridgeStpState::Disabled),
-            InfoBridge::ForwardDelay(0),
-            InfoBridge::MulticastSnooping(false),
-        ]);
-        self.add_link(spec, InfoKind::Bridge, Some(data), None)
-    }
-
-    /// A macvlan in bridge mode on the device `lower` of the socket's namespace.
-    pub fn add_macvlan(&mut self, spec: &LinkSpec<'_>, lower: u32) -> Result<(), Error> {
-        let data = InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Bridge)]);
-        self.add_link(spec, InfoKind::MacVlan, Some(data), Some(lower))
-    }
-
-    fn add_link(
-        &mut self,
-        spec: &LinkSpec<'_>,
-        kind: InfoKind,
-        data: Option<InfoData>,
-        lower: Option<u32>,
-    ) -> Result<(), Error> {
-        let action = format!("adding {kind} {}", spec.name);
-        let mut message = spec.message();
-        message.attributes.extend(lower.map(LinkAttribute::Link));
-        let mut info = vec![LinkInfo::Kind(kind)];
-        info.extend(data.map(LinkInfo::Data));
-        message.attributes.push(LinkAttribute::LinkInfo(info));
-        self.apply(vec![Change {
-            message: RouteNetlinkMessage::NewLink(message),
-            flags: NLM_F_CREATE | NLM_F_EXCL,
-            action,
-        }])
-    }
-
-    /// Changes what `spec` sets of the device with this index; a name in it renames the device.
-    pub fn set_link(&mut self, index: u32, spec: &LinkSpec<'_>) -> Result<(), Error> {
-        let mut message = spec.message();
-        message.header.index = index;
-        self.apply(vec![Change {
-            message: RouteNetlinkMessage::SetLink(message),
-            flags: 0,
-            action: format!("changing interface {index}"),
-        }])
-    }
-
-    /// Removes a device; a veth takes its other end with it.
-    pub fn delete_link(&mut self, index: u32) -> Result<(), Error> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        self.apply(vec![Change {
-            message: RouteNetlinkMessage::DelLink(message),
-            flags: 0,
-            action: format!("deleting interface {index}"),
-        }])
     }
 }
 

@@ -16,8 +16,9 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::netlink::{Netlink, split};
-use crate::{Error, Neighbour};
+use crate::Error;
+use crate::netlink::Netlink;
+use crate::socket::split;
 
 pub use message::{
     Entry, Hop, Kind, Message, NextHopObject, ObjectMeaning, PolicyRule, Position, TableRoute,
@@ -65,10 +66,10 @@ pub enum Progress {
     Empty,
     /// A datagram was read.
     Read,
-    /// Of a dump: that was all of the table.
+    /// The end of a dump: the table is complete.
     Done,
-    /// Of changes: the kernel had more than room for them, and some are lost. Everything that
-    /// waited was thrown away: what is dumped from now on is newer.
+    /// The kernel's buffer was full, and some changes are lost. Everything that waited was thrown
+    /// away: a dump from now on is newer.
     Overrun,
 }
 
@@ -262,7 +263,7 @@ fn request(table: Table, sequence: u32) -> Vec<u8> {
     request
 }
 
-/// Of the message that ends a dump: 0, or the errno of what ended it.
+/// The result in the message that ends a dump: 0, or an errno.
 fn end_of_dump(message: &[u8]) -> Option<i32> {
     const ERROR: u16 = 2;
     const DONE: u16 = 3;
@@ -272,11 +273,4 @@ fn end_of_dump(message: &[u8]) -> Option<i32> {
     }
     let code = message.get(16..20).and_then(|code| code.try_into().ok());
     Some(code.map_or(0, |code| -i32::from_ne_bytes(code)))
-}
-
-impl Neighbour {
-    /// Whether a packet sent now would have the kernel ask whether it is still there.
-    pub fn is_stale(&self) -> bool {
-        self.state == crate::NeighbourState::Stale
-    }
 }

@@ -20,7 +20,7 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::neighbour::Neighbour;
-use crate::netlink::split;
+use crate::socket::split;
 use crate::{Destination, Error, Fib, NextHop, Resolution};
 
 /// Links, neighbours, addresses, routes and rules of both families, and next-hop objects
@@ -156,12 +156,15 @@ impl Shared {
 
 impl State {
     /// Resolves the destinations that the messages concern, and returns the changed next hops.
-    fn refresh(&mut self, about: &About) -> Result<Vec<(Destination, NextHop)>, Error> {
+    fn refresh(
+        &mut self,
+        invalidation: &Invalidation,
+    ) -> Result<Vec<(Destination, NextHop)>, Error> {
         let mut changed = Vec::new();
         let concerned: Vec<Destination> = self
             .watched
             .iter()
-            .filter(|(_, entry)| about.concerns(&entry.resolution))
+            .filter(|(_, entry)| invalidation.covers(&entry.resolution))
             .map(|(destination, _)| *destination)
             .collect();
         for destination in concerned {
@@ -205,19 +208,19 @@ impl State {
 
 /// The resolutions that a batch of messages may have changed.
 #[derive(Debug, Default)]
-struct About {
-    everything: bool,
+struct Invalidation {
+    all: bool,
     neighbours: BTreeSet<(u32, IpAddr)>,
 }
 
-impl About {
-    fn concerns(&self, resolution: &Resolution) -> bool {
+impl Invalidation {
+    fn covers(&self, resolution: &Resolution) -> bool {
         let neighbour = resolution.ifindex.zip(resolution.neighbour);
-        self.everything || neighbour.is_some_and(|neighbour| self.neighbours.contains(&neighbour))
+        self.all || neighbour.is_some_and(|neighbour| self.neighbours.contains(&neighbour))
     }
 
-    fn is_nothing(&self) -> bool {
-        !self.everything && self.neighbours.is_empty()
+    fn is_empty(&self) -> bool {
+        !self.all && self.neighbours.is_empty()
     }
 
     /// A neighbour's message concerns the destinations behind it; any other message concerns all.
@@ -236,7 +239,7 @@ impl About {
                     self.neighbours
                         .insert((neighbour.ifindex, neighbour.address));
                 }
-                None => self.everything = true,
+                None => self.all = true,
             }
         }
     }
@@ -262,15 +265,15 @@ impl<F: FnMut(Destination, NextHop)> Follower<F> {
     fn follow(&mut self) -> Result<(), Error> {
         let mut ticked = Instant::now();
         while self.wait(TICK.saturating_sub(ticked.elapsed()))? {
-            let mut about = self.read_events()?;
+            let mut invalidation = self.read_events()?;
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
-                about.everything = true;
+                invalidation.all = true;
             }
-            if about.is_nothing() {
+            if invalidation.is_empty() {
                 continue;
             }
-            let changed = self.shared.lock().refresh(&about)?;
+            let changed = self.shared.lock().refresh(&invalidation)?;
             for (destination, next_hop) in changed {
                 self.shared.generation.fetch_add(1, Ordering::Release);
                 (self.on_change)(destination, next_hop);
@@ -298,16 +301,16 @@ impl<F: FnMut(Destination, NextHop)> Follower<F> {
         Ok(!stopped)
     }
 
-    fn read_events(&mut self) -> Result<About, Error> {
-        let mut about = About::default();
+    fn read_events(&mut self) -> Result<Invalidation, Error> {
+        let mut invalidation = Invalidation::default();
         loop {
             match self.events.recv(&mut self.buffer.as_mut_slice(), 0) {
-                Ok(length) => about.read(&self.buffer[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(about),
+                Ok(length) => invalidation.read(&self.buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(invalidation),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.shared.overruns.fetch_add(1, Ordering::Relaxed);
-                    about.everything = true;
+                    invalidation.all = true;
                 }
                 Err(error) => return Err(Error::Socket(error)),
             }

@@ -5,7 +5,7 @@ use std::io;
 use sys::ethtool::Ethtool;
 
 use crate::attach::{Direction, tcx_programs};
-use crate::{Error, Link, Netlink, clsact, netfilter};
+use crate::{Error, Link, Netlink, clsact, policy};
 
 /// The packet sockets of the calling thread's namespace.
 const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
@@ -62,7 +62,7 @@ fn on_the_way_out(netlink: &mut Netlink, link: &Link) -> Result<Option<String>, 
     }
     let what = if has_egress_programs(netlink, link.index)? {
         "has tc egress programs"
-    } else if netfilter::has_device_chains()? {
+    } else if policy::has_device_chains()? {
         "may have nftables chains: its namespace has some of family netdev"
     } else if is_listened_to(link.index)? {
         "is listened to by a packet socket"

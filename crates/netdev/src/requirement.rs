@@ -1,4 +1,4 @@
-//! What datapaths, probes and generators need of a machine: the one list of checks, each with its message and its remedy.
+//! The requirements of datapaths, probes and generators: the one list of checks, each with its message and its remedy.
 //!
 //! Whoever needs something names it in a list of requirements, which [`check`] goes through. A check loads nothing and
 //! changes nothing.
@@ -110,7 +110,7 @@ fn built_with(option: &str) -> Result<(), Missing> {
     }
 }
 
-/// What a refusal to open an AF_XDP socket, or to register its memory, means.
+/// Explains a refusal to open an AF_XDP socket, or to register its memory.
 pub fn af_xdp(error: &io::Error) -> Missing {
     match sys::socket::is_no_family(error) {
         true => Missing::new(

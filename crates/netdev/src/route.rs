@@ -2,16 +2,12 @@
 
 use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
     RouteScope, RouteType, RouteVia,
 };
 
-use crate::Error;
 use crate::address::family;
-use crate::netlink::{Change, Netlink};
 
 /// A unicast route of the main table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,75 +37,8 @@ pub struct Lookup {
     pub broadcast: bool,
 }
 
-impl Netlink {
-    /// Adds routes, replacing those to the same destinations.
-    pub fn add_routes(&mut self, routes: &[Route]) -> Result<(), Error> {
-        let changes = routes.iter().map(|route| Change {
-            message: RouteNetlinkMessage::NewRoute(route.message()),
-            flags: NLM_F_CREATE | NLM_F_REPLACE,
-            action: format!("adding route {}/{}", route.destination, route.prefix_len),
-        });
-        self.apply(changes.collect())
-    }
-
-    /// Removes a route.
-    pub fn delete_route(&mut self, route: &Route) -> Result<(), Error> {
-        self.apply(vec![Change {
-            message: RouteNetlinkMessage::DelRoute(route.message()),
-            flags: 0,
-            action: format!("deleting route {}/{}", route.destination, route.prefix_len),
-        }])
-    }
-
-    /// The unicast routes of the main table, of both families.
-    pub fn routes(&mut self) -> Result<Vec<Route>, Error> {
-        let request = RouteNetlinkMessage::GetRoute(RouteMessage::default());
-        let answers = self.dump(&request, "listing routes")?;
-        Ok(answers
-            .into_iter()
-            .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewRoute(message) => Route::read(&message),
-                _ => None,
-            })
-            .collect())
-    }
-
-    /// Which way a packet of this machine to `destination` goes, rules and policy included.
-    ///
-    /// `oif` confines it to a device, `mark` is the packet's.
-    pub fn route_to(
-        &mut self,
-        destination: IpAddr,
-        oif: Option<u32>,
-        mark: Option<u32>,
-    ) -> Result<Lookup, Error> {
-        let mut request = RouteMessage::default();
-        request.header.address_family = family(destination);
-        request.header.destination_prefix_length = bits(destination);
-        request
-            .attributes
-            .push(RouteAttribute::Destination(attribute(destination)));
-        request.attributes.extend(oif.map(RouteAttribute::Oif));
-        request.attributes.extend(mark.map(RouteAttribute::Mark));
-        let action = format!("looking up the route to {destination}");
-        match self.get(RouteNetlinkMessage::GetRoute(request), &action)? {
-            RouteNetlinkMessage::NewRoute(message) => {
-                Lookup::read(&message).ok_or_else(|| Error::Refused {
-                    action,
-                    cause: std::io::Error::from_raw_os_error(libc::ENETUNREACH),
-                    said: None,
-                })
-            }
-            _ => Err(Error::Answer {
-                action,
-                detail: "not a route".to_owned(),
-            }),
-        }
-    }
-}
-
 impl Route {
-    fn message(&self) -> RouteMessage {
+    pub(crate) fn message(&self) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
             address_family: family(self.destination),
@@ -146,7 +75,7 @@ impl Route {
         message
     }
 
-    fn read(message: &RouteMessage) -> Option<Self> {
+    pub(crate) fn read(message: &RouteMessage) -> Option<Self> {
         let header = &message.header;
         if header.table != RouteHeader::RT_TABLE_MAIN || header.kind != RouteType::Unicast {
             return None;
@@ -171,7 +100,7 @@ impl Route {
 }
 
 impl Lookup {
-    fn read(message: &RouteMessage) -> Option<Self> {
+    pub(crate) fn read(message: &RouteMessage) -> Option<Self> {
         let kind = message.header.kind;
         let usable = matches!(
             kind,
@@ -196,7 +125,7 @@ impl Lookup {
     }
 }
 
-fn attribute(address: IpAddr) -> RouteAddress {
+pub(crate) fn attribute(address: IpAddr) -> RouteAddress {
     match address {
         IpAddr::V4(address) => RouteAddress::Inet(address),
         IpAddr::V6(address) => RouteAddress::Inet6(address),
@@ -211,7 +140,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-fn bits(address: IpAddr) -> u8 {
+pub(crate) fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 

@@ -16,13 +16,14 @@
 //! bad checksum, source, rate, TTL; then for each subscriber route, neighbour and size.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
 use netdev::{NextHop, UnresolvedReason};
 
 use crate::counters::DropReason;
+pub use crate::prefix::Prefix;
 
 /// A stream's slot: stable while the stream exists, below [`MAX_STREAMS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +75,9 @@ pub struct Stream {
     pub copy_port: Option<u16>,
     /// A fast path starts this stream diverted: see [`crate::handover`].
     pub handover: Option<Handover>,
+    /// Why the kernel has to decide on this stream's packets: a fast path passes them all up, and userspace sends the
+    /// copies. None where the kernel would let every packet and every copy through unchanged.
+    pub policy: Option<String>,
     /// Work on each packet, which only userspace does: a fast path refuses a stream that has any.
     pub work: PerPacket,
     pub subscribers: Vec<Subscriber>,
@@ -132,13 +136,6 @@ pub enum SourcePolicy {
         /// Who holds the latch as the plan starts: it moves with the stream between datapaths.
         held_by: Option<SocketAddr>,
     },
-}
-
-/// An address prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    pub address: IpAddr,
-    pub length: u8,
 }
 
 /// Packet rate limits; `None` is unlimited. Each is a token bucket that starts full with

@@ -5,11 +5,12 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use netdev::policy::Stage;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::plan::{MAX_FANOUT, PerPacket, Prefix};
-use crate::userspace::{self, policing};
+use crate::userspace;
 use units::{Pps, Span};
 
 /// A packet may take a worker this long at most.
@@ -39,6 +40,9 @@ pub struct StreamSpec {
     /// How long a latch survives its holder's silence.
     #[serde(default = "latch_timeout")]
     pub latch_timeout: Span,
+    /// What of the kernel's policy a fast path skips for this stream.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bypass: Vec<Stage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<Multicast>,
     #[serde(default, rename = "subscriber")]
@@ -304,9 +308,7 @@ impl StreamSpec {
             return Ok(());
         };
         if let Some(sender) = sender
-            && !prefixes
-                .iter()
-                .any(|prefix| policing::covers(prefix, sender))
+            && !prefixes.iter().any(|prefix| prefix.contains(sender))
         {
             return Err(format!(
                 "the group is joined for {sender}, which may not send"

@@ -1,4 +1,4 @@
-//! What the kernel's tables hold, as plain values.
+//! The contents of the kernel's tables, as plain values.
 
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ pub struct TableRoute<'a> {
     pub prefix_len: u8,
     pub table: u32,
     pub kind: Kind,
-    /// Of a route for one type of service only; else 0.
+    /// The type of service that the route is for; 0 for all.
     pub tos: u8,
     /// The sources it is for, where not all.
     pub sources: Option<(IpAddr, u8)>,
@@ -57,7 +57,7 @@ pub enum Position {
     Replacing,
 }
 
-/// What becomes of packets (`RTN_*`).
+/// How a route treats packets (`RTN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Unicast,
@@ -95,7 +95,7 @@ pub enum ObjectMeaning<'a> {
     Blackhole,
     /// Other objects by number, with weights.
     Group(&'a [(u32, u16)]),
-    /// What only the kernel can do: wrapping, a resilient group's buckets, bridge entries.
+    /// Work that only the kernel can do: wrapping, a resilient group's buckets, bridge entries.
     Kernel,
 }
 

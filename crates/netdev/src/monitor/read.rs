@@ -11,7 +11,7 @@ use super::message::{
     Entry, Hop, Kind, Message, NextHopObject, ObjectMeaning, PolicyRule, Position, TableRoute,
 };
 use crate::address::Address;
-use crate::netlink::split;
+use crate::socket::split;
 use crate::{Link, Neighbour, NeighbourState};
 
 const HEADER: usize = 16;

@@ -39,7 +39,7 @@ fn xdp_of(space: &Space, ifindex: u32) -> Option<XdpMode> {
     space.run(|| attach::xdp_mode(ifindex).unwrap())
 }
 
-/// What is on both sides of a device, as `tc` would list it.
+/// The filters on both sides of a device, as `tc` would list them.
 fn qdiscs(space: &Space, interface: &str) -> String {
     space.run(|| {
         let output = std::process::Command::new("tc")

@@ -6,3 +6,4 @@ mod capability;
 mod common;
 mod fib;
 mod next_hop_tracker;
+mod policy;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use control::{Error, Kind};
 use datapath::Datapath;
+use netdev::policy::PolicyMonitor;
 use netdev::{NextHop, UnresolvedReason};
 
 use crate::Relay;
@@ -53,6 +54,7 @@ struct State {
     /// The next datapath is pinned to the first.
     cpus: Vec<usize>,
     routes: Routes,
+    policy: PolicyMonitor,
     streams: Vec<Stream>,
     instances: BTreeMap<String, Instance>,
     /// Final counts of instances that were stopped.
@@ -85,6 +87,7 @@ impl Core {
             datapaths: crate::datapaths(),
             cpus: config.cpus.clone(),
             routes: Routes::new(wake)?,
+            policy: PolicyMonitor::new().map_err(Error::failed)?,
             streams: Vec::new(),
             instances: BTreeMap::new(),
             finals: BTreeMap::new(),
@@ -95,6 +98,9 @@ impl Core {
             state.open(spec.clone())?;
         }
         state.await_neighbours();
+        for at in 0..state.streams.len() {
+            state.ask_policy_of(at);
+        }
         let mut names: Vec<_> = config.streams.iter().map(|spec| &spec.datapath).collect();
         names.sort();
         names.dedup();
@@ -123,7 +129,12 @@ impl Core {
         let mut state = self.lock();
         state.check(&spec)?;
         let (name, datapath) = (spec.name.clone(), spec.datapath.clone());
-        let added = state.open(spec).and_then(|()| state.apply(&datapath));
+        let added = state.open(spec).and_then(|()| {
+            let at = state.find(&name)?;
+            state.policy.refresh();
+            state.ask_policy_of(at);
+            state.apply(&datapath)
+        });
         if added.is_err()
             && let Ok(at) = state.find(&name)
         {
@@ -161,6 +172,7 @@ impl Core {
         }
         state.check_subscriber(at, &spec)?;
         state.subscribe(at, spec)?;
+        state.ask_policy_of(at);
         let applied = state.apply_stream(at);
         if applied.is_err() {
             state.streams[at].subscribers.pop();
@@ -176,6 +188,7 @@ impl Core {
         state.streams[at].settled()?;
         let subscriber = state.streams[at].subscriber(name)?;
         let subscriber = state.streams[at].subscribers.remove(subscriber);
+        state.ask_policy_of(at);
         let applied = state.apply_stream(at);
         state.forget(&subscriber);
         applied
@@ -336,6 +349,11 @@ impl State {
         }
     }
 
+    /// Asks whether the kernel would let all packets of a stream through; whether the answer changed.
+    fn ask_policy_of(&mut self, at: usize) -> bool {
+        self.streams[at].ask_policy(&self.policy)
+    }
+
     /// Takes over what changed on the machine: routes, neighbours, addresses, interfaces,
     /// subscribers whose time is over, datapaths that failed.
     fn follow(&mut self) {
@@ -353,10 +371,18 @@ impl State {
             changed |= stream.follow(&mut self.routes);
             if changed {
                 stale.extend(stream.place.datapath.clone());
+                stream.policy_version = None;
             }
         }
         for subscriber in &gone {
             self.forget(subscriber);
+        }
+        self.policy.refresh();
+        for at in 0..self.streams.len() {
+            let asked = self.streams[at].policy_version == Some(self.policy.version());
+            if !asked && self.ask_policy_of(at) {
+                stale.extend(self.streams[at].place.datapath.clone());
+            }
         }
         stale.extend(self.restartable());
         stale.sort();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use control::{Error, Kind};
+use netdev::policy::{AddressKind, Flow, PolicyMonitor, Stage, Verdict};
 use netdev::{NextHop, UnresolvedReason};
 use sys::multicast::Membership;
 
@@ -26,6 +27,12 @@ pub(super) struct Stream {
     pub(super) past: StreamCounters,
     pub(super) place: Place,
     pub(super) socket: Arc<UdpSocket>,
+    /// Why the kernel has to decide on its packets, where a fast path has it.
+    pub(super) policy: Option<String>,
+    /// The version of the policy that was asked; none where the stream has changed since.
+    pub(super) policy_version: Option<u64>,
+    /// What of the kernel's policy would hold for its packets, and is configured to be skipped.
+    pub(super) bypassed: Vec<String>,
     /// Why nothing can come in now, when the machine has lost what the stream comes in by.
     pub(super) absent: Option<String>,
     ingest: Vec<SocketAddr>,
@@ -86,6 +93,9 @@ impl Stream {
             past: StreamCounters::default(),
             place: Place::default(),
             socket,
+            policy: None,
+            policy_version: None,
+            bypassed: Vec::new(),
             absent: None,
             ingest: Vec::new(),
             interfaces: Vec::new(),
@@ -128,6 +138,107 @@ impl Stream {
         let own = routes.own_addresses(address.is_ipv4()).ok()?;
         (concrete && !address.is_loopback() && !own.contains(&address))
             .then(|| format!("{address} is no longer an address of this machine"))
+    }
+
+    /// Asks again whether the kernel would let every packet of the stream in and every copy out; whether the answer
+    /// changed.
+    pub(super) fn ask_policy(&mut self, policy: &PolicyMonitor) -> bool {
+        let mut decides = None;
+        let mut bypassed = Vec::new();
+        let flows = if policy.is_empty() {
+            Vec::new()
+        } else {
+            self.flows(policy)
+        };
+        for (stages, flow) in flows {
+            for stage in stages {
+                let reason = match policy.at(*stage, &flow) {
+                    Verdict::Accept => continue,
+                    Verdict::Drop(rule) => format!("{rule} drops its packets"),
+                    Verdict::Kernel(reason) => reason,
+                };
+                if self.spec.bypass.contains(stage) {
+                    bypassed.push(format!("{}: {reason}", stage.name()));
+                } else {
+                    decides.get_or_insert(reason);
+                }
+            }
+        }
+        self.policy_version = Some(policy.version());
+        bypassed.dedup();
+        self.bypassed = bypassed;
+        let changed = decides != self.policy;
+        if changed {
+            let stream = &self.spec.name;
+            match &decides {
+                Some(reason) => tracing::warn!(stream, reason, "the kernel decides on its packets"),
+                None => tracing::info!(stream, "the kernel lets all its packets through"),
+            }
+        }
+        self.policy = decides;
+        changed
+    }
+
+    /// The kinds of packets that a fast path takes past the kernel, with the stages that each would pass.
+    fn flows(&self, devices: &PolicyMonitor) -> Vec<(&'static [Stage], Flow)> {
+        let sources = match self.source_policy() {
+            SourcePolicy::Allow(prefixes) => prefixes,
+            SourcePolicy::Any | SourcePolicy::Latch { .. } => Vec::new(),
+        };
+        let mut flows = Vec::new();
+        for at in &self.ingest {
+            let of_family = |prefix: &&plan::Prefix| prefix.address.is_ipv4() == at.is_ipv4();
+            let mut sources: Vec<_> = sources
+                .iter()
+                .filter(of_family)
+                .map(|prefix| (prefix.address, prefix.length))
+                .collect();
+            if sources.is_empty() {
+                sources.push((unspecified(at.is_ipv4()), 0));
+            }
+            for (ifindex, source) in self
+                .interfaces
+                .iter()
+                .flat_map(|ifindex| sources.iter().map(move |source| (*ifindex, *source)))
+            {
+                let flow = Flow {
+                    source,
+                    source_port: None,
+                    destination: at.ip(),
+                    destination_kind: if at.ip().is_multicast() {
+                        AddressKind::Multicast
+                    } else {
+                        AddressKind::Local
+                    },
+                    destination_port: at.port(),
+                    user: None,
+                    ingress: Some(devices.device(ifindex)),
+                    egress: None,
+                };
+                flows.push((Stage::RECEIVE, flow));
+            }
+        }
+        for subscriber in &self.subscribers {
+            if let NextHop::Ready { ifindex, .. } = subscriber.next_hop {
+                let (from, to) = (subscriber.source, subscriber.spec.to);
+                let flow = Flow {
+                    source: (from.ip(), if from.is_ipv4() { 32 } else { 128 }),
+                    source_port: Some(from.port()),
+                    destination: to.ip(),
+                    destination_kind: if to.ip().is_multicast() {
+                        AddressKind::Multicast
+                    } else {
+                        AddressKind::Unicast
+                    },
+                    destination_port: to.port(),
+                    user: Some(nix::unistd::geteuid().as_raw()),
+                    ingress: None,
+                    egress: Some(devices.device(ifindex)),
+                };
+                flows.push((Stage::SEND, flow));
+            }
+        }
+        flows
     }
 
     /// Joins the group on its interface, again when that has come back as another.
@@ -261,10 +372,7 @@ impl Stream {
             Some(from) => from,
             None if concrete && listen.is_ipv4() == spec.to.is_ipv4() => listen,
             None => {
-                let unknown: IpAddr = match spec.to {
-                    SocketAddr::V4(_) => [0; 4].into(),
-                    SocketAddr::V6(_) => [0; 16].into(),
-                };
+                let unknown = unspecified(spec.to.is_ipv4());
                 let ip = routes::preferred_source(spec.to, next_hop).unwrap_or(unknown);
                 SocketAddr::new(ip, listen.port())
             }
@@ -325,6 +433,7 @@ impl Stream {
             },
             min_ttl: if all_fixed { 0 } else { 2 },
             copy_port: self.copies.first().and_then(|socket| port(socket)),
+            policy: self.policy.clone(),
             work: self.spec.per_packet(),
             handover: handover.map(|shadow_port| plan::Handover { shadow_port }),
             subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
@@ -418,6 +527,10 @@ impl Subscriber {
             next_hop: self.next_hop,
         }
     }
+}
+
+fn unspecified(v4: bool) -> IpAddr {
+    if v4 { [0; 4].into() } else { [0; 16].into() }
 }
 
 pub(super) fn port(socket: &UdpSocket) -> Option<u16> {

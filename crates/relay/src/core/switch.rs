@@ -25,7 +25,7 @@ impl Core {
     /// Moves a stream to another datapath. When the backlog does not drain in time, the stream
     /// stays where it was, and the error says `not switched`.
     pub fn switch(&self, stream: &str, datapath: &str, timeout: Duration) -> Result<(), Error> {
-        let from = {
+        let (from, policy) = {
             let state = self.lock();
             let at = state.find(stream)?;
             state.streams[at].settled()?;
@@ -38,12 +38,15 @@ impl Core {
             let spec = &state.streams[at].spec;
             spec.check_work(datapath)
                 .map_err(|what| Error::bad_request(format!("stream \"{stream}\": {what}")))?;
-            state.streams[at].place.datapath.clone().unwrap_or_default()
+            let from = state.streams[at].place.datapath.clone();
+            (from.unwrap_or_default(), state.streams[at].policy.clone())
         };
         if from == datapath {
             return Ok(());
         }
         match (is_fast(&from), is_fast(datapath)) {
+            // What is left to the kernel stays in the ingest socket, whichever datapath is beside it.
+            _ if policy.is_some() => self.to_userspace(stream, datapath),
             (_, false) => self.to_userspace(stream, datapath),
             (false, true) => self.to_fast_path(stream, &from, datapath, timeout),
             (true, true) => {

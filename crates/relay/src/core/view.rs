@@ -8,7 +8,7 @@ use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
 use super::stream::{Stream, Subscriber};
-use super::{Core, State};
+use super::{Core, State, switch};
 use crate::counters::{DropReason, Drops, SubscriberCounters, Traffic};
 use crate::handover::FastPath;
 use crate::plan::drop_reason;
@@ -57,6 +57,9 @@ pub struct Explanation {
     /// Why nothing can come in, while the machine lacks what the stream comes in by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
+    /// What of the kernel's policy its fast path skips as configured, and the rule that would hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bypassed: Vec<String>,
     pub drops: Drops,
     #[serde(default)]
     pub copies_lost: u64,
@@ -170,6 +173,11 @@ impl State {
             datapath: view.datapath,
             latched: view.latched,
             absent: stream.absent.clone(),
+            bypassed: if switch::is_fast(stream.place.datapath.as_deref().unwrap_or_default()) {
+                stream.bypassed.clone()
+            } else {
+                Vec::new()
+            },
             drops: view.drops,
             copies_lost: view.copies_lost,
             last_copy: fast.and_then(|fast| fast.last_copy(stream.id)),
@@ -256,6 +264,9 @@ impl fmt::Display for Explanation {
         }
         if let Some(reason) = &self.absent {
             write!(f, "\n  nothing can come in  {reason}")?;
+        }
+        for stage in &self.bypassed {
+            write!(f, "\n  bypasses  {stage}")?;
         }
         if self.drops.total() > 0 {
             write!(f, "\n  refused  {}", Counted(&self.drops))?;

@@ -16,6 +16,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, sendto,
     socket,
 };
+use packet::checksum;
 
 use super::skel::types;
 
@@ -118,32 +119,17 @@ fn redirected(packet: &[u8], to: IpAddr) -> Option<Vec<u8>> {
     };
     let mut packet = packet.to_vec();
     let address = packet.get_mut(at..at + to.len())?;
-    let before = sum(address);
+    let before = address.to_vec();
     address.copy_from_slice(&to);
     let check = packet.get_mut(header + 6..header + 8)?;
     let old = u16::from_be_bytes([check[0], check[1]]);
-    // RFC 1624, equation 3.
-    let check_sum = !folded(u32::from(!old) + u32::from(!before) + u32::from(sum(&to)));
-    // 0 says that there is no checksum.
-    let check_sum = if check_sum == 0 { u16::MAX } else { check_sum };
+    let check_sum = match checksum::replace_bytes(old, &before, &to) {
+        // That would say that there is no checksum.
+        0 => u16::MAX,
+        check_sum => check_sum,
+    };
     check.copy_from_slice(&check_sum.to_be_bytes());
     Some(packet)
-}
-
-fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks_exact(2);
-    folded(
-        words
-            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-            .sum(),
-    )
-}
-
-fn folded(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    u16::try_from(sum).unwrap_or(0)
 }
 
 fn run(ring: &MapHandle, sockets: &Sockets, stop: &AtomicBool) {

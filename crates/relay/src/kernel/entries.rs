@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use bpf::Plain as _;
 use netdev::NextHop;
+use packet::checksum;
+use prefix::{Address, Prefix6};
 
 use super::groups::Member;
 use super::skel::types;
@@ -125,18 +127,16 @@ fn nanoseconds(duration: u128) -> u64 {
     u64::try_from(duration).unwrap_or(u64::MAX)
 }
 
+/// The first address of a prefix and its mask, both as mapped addresses.
 fn masked(prefix: Prefix) -> ([u8; 16], [u8; 16]) {
     let mapped = if prefix.address.is_ipv4() { 96 } else { 0 };
-    let length = u32::from(prefix.length) + mapped;
-    let mask = u128::MAX
-        .checked_shl(128 - length.min(128))
-        .unwrap_or_default()
-        .to_be_bytes();
-    let mut bytes = octets(prefix.address);
-    for (byte, mask) in bytes.iter_mut().zip(mask) {
-        *byte &= mask;
-    }
-    (bytes, mask)
+    let length = prefix
+        .length
+        .saturating_add(mapped)
+        .min(<u128 as Address>::BITS);
+    let address = u128::from_be_bytes(octets(prefix.address));
+    let first = Prefix6::cut(address, length).first();
+    (first.to_be_bytes(), u128::mask(length).to_be_bytes())
 }
 
 /// A latch that `holder` has held since `now`.
@@ -245,15 +245,9 @@ pub(super) fn member(member: &Member<'_>) -> types::member {
     }
 }
 
+/// The folded sum of words as they lie in memory, as lowroad/csum.h adds them.
 fn folded(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks_exact(2)
-        .map(|pair| u32::from(u16::from_ne_bytes([pair[0], pair[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    u16::try_from(sum).unwrap_or(0)
+    checksum::fold(checksum::sum(bytes)).to_be()
 }
 
 pub(super) fn stream_counters(

@@ -153,10 +153,10 @@ impl Tables {
         };
         let latch = entries::latch(holder, sys::clock::monotonic_ns());
         self.maps.latches.set(&id, &latch)?;
-        let road = if stream.handover.is_some() {
-            Road::Diverted
-        } else {
-            Road::Fast
+        let road = match (&stream.policy, stream.handover) {
+            (Some(_), _) => Road::Passing,
+            (None, Some(_)) => Road::Diverted,
+            (None, None) => Road::Fast,
         };
         self.start_handover(stream.id)?;
         let group = self.write_group(state, stream)?;
@@ -181,6 +181,8 @@ impl Tables {
             return self.add(state, stream, ingests);
         };
         let road = match (old.road, stream.handover) {
+            _ if stream.policy.is_some() => Road::Passing,
+            (Road::Passing, None) if old.plan.policy.is_some() => Road::Fast,
             (Road::Passing, Some(_)) => {
                 self.start_handover(stream.id)?;
                 Road::Diverted

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::counters::DropReason;
-use crate::plan::{Limits, Prefix, SourcePolicy};
+use crate::plan::{Limits, SourcePolicy};
 
 /// Sources whose rate is remembered at most. Beyond it those at rest are forgotten, and when none
 /// is at rest, all: a flood of invented sources must not take memory.
@@ -80,7 +80,7 @@ impl Policing {
         match &self.policy {
             SourcePolicy::Any => true,
             SourcePolicy::Allow(prefixes) => {
-                prefixes.iter().any(|prefix| covers(prefix, source.ip()))
+                prefixes.iter().any(|prefix| prefix.contains(source.ip()))
             }
             SourcePolicy::Latch { timeout, .. } => {
                 let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -127,19 +127,6 @@ impl Policing {
 
 fn same_kind(ours: &SourcePolicy, theirs: &SourcePolicy) -> bool {
     std::mem::discriminant(ours) == std::mem::discriminant(theirs)
-}
-
-/// Whether the prefix covers the address; families never cover each other.
-pub(crate) fn covers(prefix: &Prefix, address: IpAddr) -> bool {
-    let (ours, theirs, width) = match (prefix.address, address) {
-        (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-            (u128::from(ours.to_bits()), u128::from(theirs.to_bits()), 32)
-        }
-        (IpAddr::V6(ours), IpAddr::V6(theirs)) => (ours.to_bits(), theirs.to_bits(), 128),
-        _ => return false,
-    };
-    let ignored = width - u32::from(prefix.length).min(width);
-    ours.checked_shr(ignored) == theirs.checked_shr(ignored)
 }
 
 /// A token bucket of `max(rate / 10, 1)` packets. Credit is in billionths of a packet, so that a
@@ -209,22 +196,6 @@ mod tests {
             stream_pps,
             source_pps,
         }
-    }
-
-    #[test]
-    fn a_prefix_covers_its_own_family_only() {
-        let prefix = |address: &str, length| Prefix {
-            address: address.parse().unwrap(),
-            length,
-        };
-        let v4 = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(covers(&prefix("10.0.0.0", 8), v4("10.255.1.2")));
-        assert!(!covers(&prefix("10.0.0.0", 8), v4("11.0.0.0")));
-        assert!(covers(&prefix("0.0.0.0", 0), v4("203.0.113.1")));
-        assert!(!covers(&prefix("0.0.0.0", 0), v4("2001:db8::1")));
-        assert!(covers(&prefix("2001:db8::", 32), v4("2001:db8:ffff::1")));
-        assert!(!covers(&prefix("2001:db8::1", 128), v4("2001:db8::2")));
-        assert!(covers(&prefix("::", 0), v4("2001:db8::2")));
     }
 
     #[test]

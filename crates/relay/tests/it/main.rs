@@ -13,6 +13,7 @@ mod core;
 mod devices;
 mod direct;
 mod multicast;
+mod policy;
 mod same_output;
 mod traps;
 mod userspace;

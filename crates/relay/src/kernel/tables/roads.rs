@@ -65,7 +65,11 @@ impl FastPath for Tables {
 
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {
         let state = self.state();
-        let subscribers = &carried(&state, stream).ok()?.plan.subscribers;
+        let plan = &carried(&state, stream).ok()?.plan;
+        if let Some(policy) = &plan.policy {
+            return Some(format!("left to the kernel: {policy}"));
+        }
+        let subscribers = &plan.subscribers;
         let subscriber = subscribers.iter().find(|known| known.id == subscriber)?;
         state
             .devices

@@ -119,6 +119,7 @@ impl Rig {
             limits: Limits::default(),
             min_ttl: 2,
             copy_port: None,
+            policy: None,
             handover: None,
             work: relay::plan::PerPacket::default(),
             subscribers: (0..subscribers)

@@ -1,0 +1,128 @@
+//! What the kernel would do with packets on the way that a fast path takes past it.
+//!
+//! A datapath in front of the network stack never skips what the administrator told the stack to do. It asks here, for
+//! each kind of packet that it would forward, whether the kernel would have let all of them through unchanged. Where the
+//! answer depends on more than the kind, the packets are the kernel's.
+
+mod dump;
+mod monitor;
+mod nftables;
+mod packet;
+mod xfrm;
+
+pub use monitor::PolicyMonitor;
+pub use nftables::Verdict;
+pub(crate) use nftables::has_device_chains;
+pub use packet::{AddressKind, Device, Flow};
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use nftables::{Hook, Ruleset};
+use xfrm::{Direction, SecurityPolicies};
+
+/// A part of the kernel's policy on the way of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    NftIngress,
+    NftPrerouting,
+    NftInput,
+    IpsecIn,
+    NftOutput,
+    IpsecOut,
+    NftPostrouting,
+    NftEgress,
+}
+
+impl Stage {
+    /// What packets to a socket of this machine pass, in this order.
+    pub const RECEIVE: &[Self] = &[
+        Self::NftIngress,
+        Self::NftPrerouting,
+        Self::NftInput,
+        Self::IpsecIn,
+    ];
+    /// What packets from a socket of this machine pass, in this order.
+    pub const SEND: &[Self] = &[
+        Self::NftOutput,
+        Self::IpsecOut,
+        Self::NftPostrouting,
+        Self::NftEgress,
+    ];
+
+    /// The name of the stage in configuration files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NftIngress => "nft-ingress",
+            Self::NftPrerouting => "nft-prerouting",
+            Self::NftInput => "nft-input",
+            Self::IpsecIn => "ipsec-in",
+            Self::NftOutput => "nft-output",
+            Self::IpsecOut => "ipsec-out",
+            Self::NftPostrouting => "nft-postrouting",
+            Self::NftEgress => "nft-egress",
+        }
+    }
+}
+
+/// Accepts what [`Stage::name`] returns.
+impl FromStr for Stage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut stages = Self::RECEIVE.iter().chain(Self::SEND);
+        let known = stages.clone().map(|stage| stage.name());
+        let names = known.collect::<Vec<_>>().join(", ");
+        let named = stages.find(|stage| stage.name() == text).copied();
+        named.ok_or_else(|| format!("`{text}` is unknown; the stages are {names}"))
+    }
+}
+
+/// The policy of a network namespace at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    ruleset: Ruleset,
+    security: SecurityPolicies,
+}
+
+impl Policy {
+    /// Reads the policy of the calling thread's namespace.
+    pub fn read() -> Result<Self, Error> {
+        Self::with(None)
+    }
+
+    /// Reads what is not known.
+    fn with(ruleset: Option<Ruleset>) -> Result<Self, Error> {
+        let ruleset = match ruleset {
+            Some(ruleset) => ruleset,
+            None => Ruleset::read()?,
+        };
+        Ok(Self {
+            ruleset,
+            security: SecurityPolicies::read()?,
+        })
+    }
+
+    /// Whether there are no rules that packets could pass.
+    pub fn is_empty(&self) -> bool {
+        self.ruleset.is_empty() && self.security.is_empty()
+    }
+
+    /// What the kernel does at a stage with every packet of a kind.
+    pub fn at(&self, stage: Stage, flow: &Flow) -> Verdict {
+        let hook = match stage {
+            Stage::IpsecIn => return self.security.evaluate(Direction::In, flow),
+            Stage::IpsecOut => return self.security.evaluate(Direction::Out, flow),
+            Stage::NftIngress => Hook::Ingress,
+            Stage::NftPrerouting => Hook::Prerouting,
+            Stage::NftInput => Hook::Input,
+            Stage::NftOutput => Hook::Output,
+            Stage::NftPostrouting => Hook::Postrouting,
+            Stage::NftEgress => Hook::Egress,
+        };
+        nftables::evaluate(&self.ruleset, hook, flow)
+    }
+}

@@ -1,0 +1,83 @@
+//! The policy of a namespace as it changes.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use super::{Device, Flow, Policy, Stage, Verdict, nftables};
+use crate::{Error, Netlink};
+
+/// Follows the policy of the network namespace in which it was made.
+#[derive(Debug)]
+pub struct PolicyMonitor {
+    /// The error is why the policy cannot be read.
+    policy: Result<Policy, String>,
+    generation: Option<u32>,
+    version: u64,
+    netlink: Netlink,
+    names: BTreeMap<u32, String>,
+}
+
+impl PolicyMonitor {
+    /// Reads the policy of the calling thread's namespace.
+    pub fn new() -> Result<Self, Error> {
+        let mut monitor = Self {
+            policy: Err(String::new()),
+            generation: None,
+            version: 0,
+            netlink: Netlink::new()?,
+            names: BTreeMap::new(),
+        };
+        monitor.refresh();
+        Ok(monitor)
+    }
+
+    /// Reads the policy again where it has changed. One that cannot be read leaves every packet to the kernel.
+    ///
+    /// Called from a thread of the namespace.
+    pub fn refresh(&mut self) {
+        // Asked first: a change while the rules are read shows at the next call.
+        let generation = nftables::generation();
+        let (ruleset, security) = match mem::replace(&mut self.policy, Err(String::new())) {
+            Ok(policy) if generation == self.generation => {
+                (Some(policy.ruleset), Some(policy.security))
+            }
+            _ => (None, None),
+        };
+        self.generation = generation;
+        self.policy = Policy::with(ruleset).map_err(|error| error.to_string());
+        let now = self.policy.as_ref().ok().map(|policy| &policy.security);
+        let mut changed = security.is_none() || now != security.as_ref();
+        if let Ok(links) = self.netlink.links() {
+            let names = links.into_iter().map(|link| (link.index, link.name));
+            let before = mem::replace(&mut self.names, names.collect());
+            changed |= before != self.names;
+        }
+        self.version += u64::from(changed);
+    }
+
+    /// A number that grows when an answer may have changed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether the kernel lets every packet through.
+    pub fn is_empty(&self) -> bool {
+        self.policy.as_ref().is_ok_and(Policy::is_empty)
+    }
+
+    /// A device by its index. One without a name is not there any more.
+    pub fn device(&self, index: u32) -> Device {
+        Device {
+            index,
+            name: self.names.get(&index).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// What the kernel does at a stage with every packet of a kind.
+    pub fn at(&self, stage: Stage, flow: &Flow) -> Verdict {
+        match &self.policy {
+            Ok(policy) => policy.at(stage, flow),
+            Err(error) => Verdict::Kernel(error.clone()),
+        }
+    }
+}

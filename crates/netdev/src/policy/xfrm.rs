@@ -1,0 +1,152 @@
+//! IPsec: the security policies that packets have to satisfy or would be encrypted by.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_sys::protocols::NETLINK_XFRM;
+
+use super::Verdict;
+use super::dump::{Client, is_absent};
+use super::nftables::attribute;
+use super::packet::Flow;
+use crate::Error;
+
+/// How often a dump that a change interrupts is begun again.
+const ATTEMPTS: usize = 8;
+
+/// The security policies of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecurityPolicies(Vec<SecurityPolicy>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SecurityPolicy {
+    direction: u8,
+    v4: bool,
+    source: ([u8; 16], u8),
+    destination: ([u8; 16], u8),
+    source_port: (u16, u16),
+    destination_port: (u16, u16),
+    protocol: u8,
+    /// Lets packets through as they are.
+    bypasses: bool,
+}
+
+/// Which way a packet goes, as policies name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In = 0,
+    Out = 1,
+}
+
+impl SecurityPolicies {
+    /// Reads the policies of the calling thread's namespace; empty where the kernel has no IPsec.
+    pub(crate) fn read() -> Result<Self, Error> {
+        const GET_POLICY: u16 = 0x15;
+        /// `xfrm_userpolicy_id`
+        const REQUEST: [u8; 64] = [0; 64];
+        let refused = |source| Error::refused("reading the IPsec policies", source);
+        let mut client = match Client::new(NETLINK_XFRM) {
+            Ok(client) => client,
+            Err(error) if is_absent(&error) => return Ok(Self::default()),
+            Err(error) => return Err(refused(error)),
+        };
+        for _ in 0..ATTEMPTS {
+            match client.dump(GET_POLICY, &REQUEST) {
+                Ok(objects) => {
+                    let policies = objects.iter().filter_map(|body| SecurityPolicy::read(body));
+                    return Ok(Self(policies.collect()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_absent(&error) => return Ok(Self::default()),
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        let cause = io::Error::other("they change faster than they can be read");
+        Err(refused(cause))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the policies of a direction do with every packet of a kind.
+    pub(crate) fn evaluate(&self, direction: Direction, flow: &Flow) -> Verdict {
+        let mut policies = self.0.iter().filter(|policy| {
+            policy.direction == direction as u8 && !policy.bypasses && policy.may_select(flow)
+        });
+        match policies.next() {
+            Some(policy) => Verdict::Kernel(format!("the IPsec policy {}", policy.name())),
+            None => Verdict::Accept,
+        }
+    }
+}
+
+impl SecurityPolicy {
+    /// From `xfrm_userpolicy_info` and its attributes.
+    fn read(body: &[u8]) -> Option<Self> {
+        const INFO: usize = 168;
+        const TEMPLATES: u16 = 5;
+        const ALLOW: u8 = 0;
+        const IPV4: u16 = 2;
+        const IPV6: u16 = 10;
+        let info = body.get(..INFO)?;
+        let address = |at: usize| -> Option<[u8; 16]> { Some(*info.get(at..)?.first_chunk()?) };
+        let port = |at: usize| u16::from_be_bytes([info[at], info[at + 1]]);
+        let family = u16::from_ne_bytes([info[40], info[41]]);
+        if family != IPV4 && family != IPV6 {
+            return None;
+        }
+        let templates = attribute::find(&body[INFO..], TEMPLATES);
+        Some(Self {
+            destination: (address(0)?, info[42]),
+            source: (address(16)?, info[43]),
+            destination_port: (port(32), port(34)),
+            source_port: (port(36), port(38)),
+            v4: family == IPV4,
+            protocol: info[44],
+            direction: info[160],
+            bypasses: info[161] == ALLOW && templates.is_none_or(<[u8]>::is_empty),
+        })
+    }
+
+    fn may_select(&self, flow: &Flow) -> bool {
+        const UDP: u8 = 17;
+        let port = |selector: (u16, u16), port: Option<u16>| {
+            port.is_none_or(|port| (port ^ selector.0) & selector.1 == 0)
+        };
+        let length = if flow.is_v4() { 32 } else { 128 };
+        self.v4 == flow.is_v4()
+            && (self.protocol == 0 || self.protocol == UDP)
+            && overlap(self.source, flow.source.0, flow.source.1)
+            && overlap(self.destination, flow.destination, length)
+            && port(self.source_port, flow.source_port)
+            && port(self.destination_port, Some(flow.destination_port))
+    }
+
+    /// As `ip xfrm policy` shows its selector.
+    fn name(&self) -> String {
+        let prefix = |(bytes, length): ([u8; 16], u8)| {
+            let address: IpAddr = if self.v4 {
+                [bytes[0], bytes[1], bytes[2], bytes[3]].into()
+            } else {
+                bytes.into()
+            };
+            format!("{address}/{length}")
+        };
+        let (source, destination) = (prefix(self.source), prefix(self.destination));
+        let direction = if self.direction == 0 { "in" } else { "out" };
+        format!("src {source} dst {destination} dir {direction}")
+    }
+}
+
+/// Whether two prefixes have an address in common.
+fn overlap(one: ([u8; 16], u8), other: IpAddr, other_length: u8) -> bool {
+    let mut bytes = [0; 16];
+    match other {
+        IpAddr::V4(address) => bytes[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => bytes = address.octets(),
+    }
+    let common = u32::from(one.1.min(other_length));
+    let differing = (u128::from_be_bytes(one.0) ^ u128::from_be_bytes(bytes)).leading_zeros();
+    differing >= common
+}

@@ -49,7 +49,7 @@ fn shipped_arms() -> String {
     format!("const SHIPPED_ARMS: &[(&str, &str, &str)] = &[\n{lines}];\n")
 }
 
-/// What is in a folder, sorted by name.
+/// The entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let folder = fs::canonicalize(folder).expect("the folder exists");
     let entries = fs::read_dir(&folder).expect("the folder can be read");

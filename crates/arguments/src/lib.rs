@@ -25,7 +25,7 @@ pub const CHECKS: [&str; 11] = [
     "aa-round-trips",
 ];
 
-/// What lowroad-compare does.
+/// The commands of lowroad-compare.
 #[derive(Debug, Subcommand)]
 pub enum Comparison {
     Compare(Compare),
@@ -42,19 +42,20 @@ pub enum Comparison {
 ///   sudo lowroad compare relay-throughput --out results --arms tc,xdp,mmsg
 ///   sudo lowroad compare relay-delay --environment oci
 ///   sudo lowroad compare relay-delay --arm old=old/lowroad --arm new=target/release/lowroad
+///   sudo lowroad compare relay-delay --out today --again yesterday
 #[derive(Clone, Debug, Default, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
-    /// An experiment's name, or a TOML file
+    /// Run this experiment: a name that --list prints, or a TOML file
     #[arg(required_unless_present = "list")]
     pub experiment: Option<String>,
-    /// Where the record and the report go [default: lowroad-EXPERIMENT-TIME]
+    /// Write the record and the report to this folder [default: lowroad-EXPERIMENT-TIME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Fewer blocks, arms and loads: a look, not a result to quote
+    /// Run fewer blocks, arms and loads: a first look, not a result to quote
     #[arg(long)]
     pub quick: bool,
-    /// Only these arms
+    /// Run only these arms
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     pub arms: Vec<String>,
     /// Add an arm: a build of lowroad (PATH or PATH,datapath=ARM), or a program (FILE.toml)
@@ -63,21 +64,24 @@ pub struct Compare {
     /// baseline unless a datapath is named. A program joins the experiment's arms.
     #[arg(long, value_name = "NAME=PATH")]
     pub arm: Vec<String>,
-    /// Where the device under test runs [default: the experiment's own, else native]
+    /// Run the device under test in this environment [default: the experiment's own, else native]
     #[arg(long, value_name = "ENVIRONMENT")]
     pub environment: Option<String>,
-    /// Number of blocks, those of a resumed record included
+    /// Run this many blocks, those of a resumed record included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub blocks: Option<u16>,
-    /// Number of times to try a trial that fails; a disturbed trial counts as it is [default: 2]
+    /// Try a failing trial this many times; a disturbed trial counts as it is [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
     pub attempts: Option<u8>,
-    /// Seed of the random order
+    /// Set the seed of the random order; a resumed record has its own
     #[arg(long)]
     pub seed: Option<u64>,
     /// Continue the record in --out
     #[arg(long, requires = "out")]
     pub resume: bool,
+    /// Join the run with the one in DIR, of the same experiment at another time: a claim needs both
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    pub again: Option<PathBuf>,
     /// Print what would run, what would be skipped and why, and run nothing
     #[arg(long, conflicts_with_all = ["resume", "json"])]
     pub dry_run: bool,
@@ -89,18 +93,22 @@ pub struct Compare {
     pub json: bool,
 }
 
-/// Write the report of a run again, or put two runs side by side.
+/// Write the report of a run again, or show two runs side by side.
 ///
 /// Examples:
 ///   lowroad report lowroad-relay-delay-1120-1412
 ///   lowroad report before after
+///   lowroad report today --again yesterday
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// The folder of a run
+    /// Read the run in this folder
     pub run: PathBuf,
-    /// The folder of another run, to put beside it
+    /// Show the run in this folder beside it
     pub other: Option<PathBuf>,
+    /// Join the run with the one in DIR, of the same experiment at another time: a claim needs both
+    #[arg(long, value_name = "DIR", conflicts_with = "other")]
+    pub again: Option<PathBuf>,
     /// Also write every figure as PNG into the run's folder
     #[arg(long, conflicts_with = "other")]
     pub png: bool,
@@ -123,10 +131,10 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Selftest {
-    /// Fewer repetitions
+    /// Run fewer repetitions
     #[arg(long)]
     pub quick: bool,
-    /// Only these checks
+    /// Run only these checks
     #[arg(long, value_delimiter = ',', value_name = "A,B", value_parser = PossibleValuesParser::new(CHECKS))]
     pub only: Vec<String>,
     /// Print the results as JSON
@@ -136,18 +144,18 @@ pub struct Selftest {
 
 /// Answer one question of each job on this machine, on one page.
 ///
-/// It needs no other software. An interrupted demo continues where it was. The results of a complete one are kept beside
-/// the new ones, in folders with a number.
+/// The demo needs no other software. An interrupted demo continues where it stopped. The results of a complete demo are
+/// kept beside the new ones, in numbered folders.
 ///
 /// Example:
 ///   sudo lowroad demo --out demo
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Demo {
-    /// Where the reports go
+    /// Write the reports to this folder
     #[arg(long, value_name = "DIR", default_value = "lowroad-demo")]
     pub out: PathBuf,
-    /// Seed of the random order
+    /// Set the seed of the random order
     #[arg(long, default_value_t = 4711)]
     pub seed: u64,
 }

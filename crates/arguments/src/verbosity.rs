@@ -8,7 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// Warnings by default; each `-v` says more.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Verbosity {
-    /// Say more on standard error; repeat for more
+    /// Log more to standard error; repeat for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }

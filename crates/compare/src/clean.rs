@@ -13,7 +13,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     )?;
     let cleaned = testbed::clean()?;
     print::line(format_args!(
-        "given back: {} devices; removed: {} namespaces, {} processes, {} containers, {} images, {} filters, {} pinned objects, {} folders",
+        "returned: {} devices; removed: {} namespaces, {} processes, {} containers, {} images, {} filters, {} pinned objects, {} folders",
         cleaned.nics,
         cleaned.namespaces,
         cleaned.processes,
@@ -25,8 +25,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     ))?;
     for (engine, why) in &cleaned.silent {
         print::note(format_args!(
-            "{engine} is left as it is ({why}): what a killed run left of its containers and images is still \
-             there; start it, or clean on the machine that runs it"
+            "{engine} was not cleaned ({why}): containers and images of a killed run may remain; start it, or \
+             run `sudo lowroad clean` on the machine that runs it"
         ));
     }
     Ok(ExitCode::SUCCESS)

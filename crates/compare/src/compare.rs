@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use ::report::command::{quote, resume};
 use anyhow::{Context, Result};
 use arguments::Compare;
 use experiment::plan::Plan;
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<ExitCode> {
         .unwrap_or_else(|| default_folder(&plan.name));
     let stop = stop::catch()?;
     measure(&plan, &folder, arguments, &stop)?;
-    report::write(&folder, arguments.json)?;
+    report::write(&folder, arguments.again.as_deref(), arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,19 +58,29 @@ pub(crate) fn measure(
         (true, false) => {
             return refuse("exists; add --resume to continue it, or choose another --out");
         }
-        (false, true) => return refuse("does not exist to be continued; leave --resume out"),
+        (false, true) => {
+            return refuse("does not exist, so there is nothing to resume; leave --resume out");
+        }
         (true, true) | (false, false) => {}
     }
-    let seed = arguments.seed.unwrap_or_else(seed_from_time);
+    let seed = match arguments.resume {
+        true => seed_of(folder, arguments.seed)?,
+        false => arguments.seed.unwrap_or_else(seed_from_time),
+    };
+    let again = arguments.again.as_deref();
+    let other = again
+        .map(|other| report::other(folder, other))
+        .transpose()?;
     let options = Options {
         quick: arguments.quick,
         seed,
+        again: other.as_ref().map(|record| &record.header),
         attempts: arguments.attempts.unwrap_or(experiment::ATTEMPTS),
         resume: arguments.resume,
         command: command(plan, arguments, seed),
         stop,
     };
-    let go_on = format!("{} --out {} --resume", options.command, folder.display());
+    let go_on = resume(&options.command, folder, None);
     match experiment::run(plan, folder, &options, &mut Progress::new())? {
         End::Complete => Ok(()),
         End::OutOfTime { blocks } => {
@@ -90,48 +101,48 @@ pub(crate) fn measure(
         }
         End::Failed { blocks: 0, error } => Err(error),
         End::Failed { blocks, error } => {
-            report::write(folder, arguments.json)?;
+            report::write(folder, again, arguments.json)?;
             Err(error.context(format!(
-                "{blocks} blocks kept; mend what failed, and continue with: {go_on}"
+                "{blocks} blocks kept; fix what failed, then continue with: {go_on}"
             )))
         }
     }
 }
 
+/// The seed of the record that is continued, which decides the order of its trials.
+fn seed_of(folder: &Path, asked: Option<u64>) -> Result<u64> {
+    let seed = report::read(folder)?.header.seed;
+    match asked.filter(|asked| *asked != seed) {
+        Some(asked) => Err(BadInput(format!(
+            "{} has the seed {seed}, not {asked}; leave --seed out, or choose another --out",
+            folder.join("record.jsonl").display()
+        ))
+        .into()),
+        None => Ok(seed),
+    }
+}
+
 /// The command that repeats this run.
 fn command(plan: &Plan, arguments: &Compare, seed: u64) -> String {
-    let mut words = vec![format!(
-        "sudo lowroad compare {}",
-        arguments.experiment.as_deref().unwrap_or(&plan.name)
-    )];
+    let experiment = arguments.experiment.as_deref().unwrap_or(&plan.name);
+    let mut words = vec![format!("sudo lowroad compare {}", quote(experiment))];
     if arguments.quick {
         words.push("--quick".to_owned());
     }
     let added = arguments.arm.iter();
     words.extend(added.map(|arm| format!("--arm {}", quote(arm))));
     if !arguments.arms.is_empty() {
-        words.push(format!("--arms {}", arguments.arms.join(",")));
+        words.push(format!("--arms {}", quote(&arguments.arms.join(","))));
     }
-    words.extend(
-        arguments
-            .environment
-            .as_ref()
-            .map(|environment| format!("--environment {environment}")),
-    );
+    let environment = arguments.environment.iter();
+    words.extend(environment.map(|environment| format!("--environment {}", quote(environment))));
     words.extend(arguments.blocks.map(|blocks| format!("--blocks {blocks}")));
     let attempts = arguments.attempts;
     words.extend(attempts.map(|attempts| format!("--attempts {attempts}")));
+    let again = arguments.again.iter();
+    words.extend(again.map(|other| format!("--again {}", quote(&other.display().to_string()))));
     words.push(format!("--seed {seed}"));
     words.join(" ")
-}
-
-/// A word as a shell reads it.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-    match word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 fn seed_from_time() -> u64 {
@@ -201,4 +212,25 @@ fn list(json: bool) -> Result<ExitCode> {
         ))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_one_that_a_shell_runs() {
+        let plan = catalog::find("relay-delay").unwrap();
+        let arguments = Compare {
+            experiment: Some("my plan.toml".to_owned()),
+            arms: vec!["recv".to_owned(), "it's".to_owned()],
+            again: Some("last week".into()),
+            blocks: Some(10),
+            ..Compare::default()
+        };
+        assert_eq!(
+            command(&plan, &arguments, 7),
+            "sudo lowroad compare 'my plan.toml' --arms 'recv,it'\\''s' --blocks 10 --again 'last week' --seed 7"
+        );
+    }
 }

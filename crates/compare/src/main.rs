@@ -17,7 +17,7 @@ use arguments::{Comparison, Verbosity};
 use clap::{Parser, Subcommand};
 use datapath::ErrorClass;
 
-/// Runs the experiments and reports what each datapath costs.
+/// Run experiments, and report what each datapath costs.
 #[derive(Debug, Parser)]
 #[command(name = "lowroad", version, max_term_width = 100)]
 struct Arguments {
@@ -31,13 +31,13 @@ struct Arguments {
 enum Command {
     #[command(flatten)]
     Comparison(Comparison),
-    /// An engine of the router as a process: a JSON line in, a JSON line out
+    /// Run an engine of the router: read a JSON line, write a JSON line
     #[command(hide = true)]
     Engine,
-    /// What of environments this machine has: a JSON line for each
+    /// Print a JSON line for each environment: its name, and what this machine lacks for it
     #[command(hide = true)]
     Environments,
-    /// A writer of files as a process: a JSON line in, a JSON line out
+    /// Write files and time the writes: read a JSON line, write a JSON line
     #[command(hide = true)]
     Writer,
 }
@@ -73,7 +73,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// For `lowroad doctor`, which knows no test bed.
+/// Serves `lowroad doctor`, which does not link the test bed.
 fn environments() -> Result<ExitCode> {
     for (name, found) in testbed::machine() {
         let missing = found.err();
@@ -93,7 +93,7 @@ fn exit_code(class: ErrorClass) -> ExitCode {
     ExitCode::from(class.exit_code())
 }
 
-/// Refuses early what needs root for what it `does`, with the command to run instead.
+/// Refuses a command early if it needs root for what it `does`, and names the command to run instead.
 fn need_root(command: &str, does: &str) -> Result<()> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
@@ -104,5 +104,5 @@ fn need_root(command: &str, does: &str) -> Result<()> {
     .into())
 }
 
-/// What everything that measures does.
+/// The part of every measurement that needs root.
 const BUILDS: &str = "creates network namespaces and loads BPF programs";

@@ -1,7 +1,7 @@
 //! Results on standard output, everything else on standard error.
 //!
-//! A reader that has seen enough (`lowroad compare --list | head`) is no failure: what runs goes on,
-//! and its record is kept.
+//! A reader that stops early (`lowroad compare --list | head`) is not a failure: the run goes on, and its
+//! record is kept.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};

@@ -119,7 +119,7 @@ impl Watch for Progress {
     }
 }
 
-/// Who took the CPU in a block: `, CPU stolen 6 %`, or nothing where nobody did.
+/// The disturbance in a block: `, CPU stolen 6 %`, or nothing.
 fn disturbance(block: &[Trial]) -> String {
     const MIN_PCT: f64 = 1.0;
     let kinds = [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_job_measures_is_shown_beside_the_bar() {
+    fn progress_shows_every_jobs_metric() {
         for (experiment, metric, unit) in [
             ("relay-delay", "delay_p50", "us"),
             ("netbench-matrix", "tcp_rr_us_p50", "us"),

@@ -24,14 +24,22 @@ pub(crate) fn run(arguments: &arguments::Report) -> Result<ExitCode> {
     if let Some(file) = &arguments.parquet {
         columns(&arguments.run, file)?;
     }
-    write(&arguments.run, arguments.json)?;
+    write(&arguments.run, arguments.again.as_deref(), arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes summary.json and report.html beside the record, and prints the results.
-pub(crate) fn write(folder: &Path, json: bool) -> Result<()> {
+/// Writes summary.json and report.html beside the record, and prints the results. Where another run is named, claims need
+/// both.
+pub(crate) fn write(folder: &Path, again: Option<&Path>, json: bool) -> Result<()> {
     let record = read(folder)?;
-    let analysis = Analysis::new(&record);
+    let other = again.map(|again| other(folder, again)).transpose()?;
+    let other = other.as_ref().map(Analysis::new);
+    let analysis = match &other {
+        Some(other) => {
+            report::second_run::join(&record, other).map_err(|error| BadInput(error.to_string()))?
+        }
+        None => Analysis::new(&record),
+    };
     let summary = put_files(folder, &analysis)?;
     if json {
         print::line(format_args!("{summary}"))?;
@@ -102,9 +110,18 @@ fn profiles(folder: &Path) -> Result<()> {
 pub(crate) fn read(folder: &Path) -> Result<Record> {
     let path = folder.join("record.jsonl");
     let mut record = Record::read(&path).map_err(|error| BadInput(error.to_string()))?;
-    let header = &mut record.header;
-    if header.presentation.is_empty() {
-        header.presentation = experiment::presentation(&header.arms);
+    experiment::complete_presentation(&mut record.header);
+    Ok(record)
+}
+
+/// The record of another run than the one in `folder`.
+pub(crate) fn other(folder: &Path, again: &Path) -> Result<Record> {
+    let record = read(again)?;
+    if let (Ok(one), Ok(two)) = (folder.canonicalize(), again.canonicalize())
+        && one == two
+    {
+        let what = "is this run itself; name the folder of another one";
+        return Err(BadInput(format!("--again {} {what}", again.display())).into());
     }
     Ok(record)
 }

@@ -19,15 +19,17 @@ pub(crate) fn catch() -> Result<Arc<AtomicBool>> {
     thread::spawn(move || {
         for signal in signals.forever() {
             if stopped.swap(true, Ordering::Relaxed) {
-                // Programs end with this process; namespaces, links and containers do not.
+                // Programs end with this process; namespaces, links and containers do not, nor does what the set-up of an
+                // external program did to this machine.
                 print::note(format_args!(
-                    "stopped in the middle of a trial; what it left is removed by: sudo lowroad clean"
+                    "stopped in the middle of a trial; remove what it left with: sudo lowroad clean"
                 ));
+                experiment::tear_down_programs();
                 low_level::exit(128 + signal);
             }
             // A trial may take a minute.
             print::note(format_args!(
-                "ends after this trial, and keeps what there is; once more, and it ends at once"
+                "stopping after this trial and keeping the results so far; a second Ctrl-C stops at once"
             ));
         }
     });

@@ -1,5 +1,4 @@
-//! What a load cost the whole machine, less what the machine does when idle and what the generator
-//! itself costs.
+//! The cost of a load on the whole machine, minus that of the idle machine and of the generator.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -16,7 +15,7 @@ pub(crate) const RECEIVE: u32 = 3;
 /// How long the idle machine is watched.
 const BASELINE: Duration = Duration::from_millis(200);
 
-/// An accountant that tells the generator from all else.
+/// An accountant that separates the generator from everything else.
 pub(crate) fn accountant() -> Result<Accountant> {
     Ok(Accountant::attach(&Options {
         groups: BTreeMap::from([(std::process::id(), GENERATOR)]),
@@ -24,7 +23,7 @@ pub(crate) fn accountant() -> Result<Accountant> {
     })?)
 }
 
-/// What the machine does when nothing is asked of it.
+/// The usage of the idle machine.
 pub(crate) fn idle(accountant: &Accountant) -> Result<Usage> {
     let rest = || {
         thread::sleep(BASELINE);
@@ -52,7 +51,7 @@ fn net_busy(usage: &Usage) -> f64 {
     usage.busy_ns() as f64 - generator as f64 - usage.own_ns as f64
 }
 
-/// What the load cost beyond what the idle machine does in the same time.
+/// The cost of the load beyond that of the idle machine in the same time.
 pub(crate) fn spent(usage: &Usage, idle: &Usage) -> f64 {
     let idle_share = net_busy(idle).max(0.0) / idle.wall_ns.max(1) as f64;
     net_busy(usage) - idle_share * usage.wall_ns as f64

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use control::config::Document;
-use report::record::Question;
+use report::record::{Effect, Headline, Metric, Question};
 
 use crate::arms::{BuildArm, CustomArm, ProgramArm, check_name};
 use crate::bench::{BuildCheck, Job};
 use crate::catalog;
 use crate::plan::Plan;
 
-/// What follows the path of a build: the job's arm that it runs.
+/// Follows the path of a build, and names the job's arm that it runs.
 const DATAPATH: &str = ",datapath=";
 
 /// One `--arm`.
@@ -70,7 +70,7 @@ pub fn with_arms(mut plan: Plan, options: &[String]) -> Result<Plan> {
     }
     ensure!(
         plan.arms.len() > 1,
-        "--arm {}: one arm is compared with nothing; name a second one, such as --arm new=target/release/lowroad",
+        "--arm {}: one arm has nothing to compare with; name a second one, such as --arm new=target/release/lowroad",
         plan.arms.join(",")
     );
     Ok(plan)
@@ -84,7 +84,7 @@ fn check_names(plan: &Plan, job: &Job, options: &[ArmOption<'_>]) -> Result<()> 
         check_name(option.name, &rules).map_err(|what| anyhow!("--arm: {what}"))?;
         ensure!(
             names.insert(option.name),
-            "--arm: the name {:?} is there twice",
+            "--arm: the name {:?} is used twice",
             option.name
         );
         ensure!(
@@ -118,13 +118,34 @@ fn replace_arms(plan: &mut Plan, job: &Job, builds: &[ArmOption<'_>]) -> Result<
             metrics.push(metric.clone());
         }
     }
+    let first = metrics.first().and_then(|name| crate::metrics::find(name));
+    let headline = first.zip(plan.arms.get(1));
     plan.questions = vec![Question {
         text: format!("How do the builds differ from {}?", plan.baseline),
+        headline: headline.map(|(metric, arm)| headline_of(&metric, arm, &plan.baseline)),
         metrics,
         ..Question::default()
     }];
     plan.origin.clear();
     Ok(())
+}
+
+/// How the first metric of a build stands against that of the baseline.
+fn headline_of(metric: &Metric, arm: &str, baseline: &str) -> Headline {
+    let name = &metric.name;
+    Headline {
+        arm: arm.to_owned(),
+        text: match metric.effect {
+            Effect::Ratio => {
+                format!("The {name} of the build {arm} is {{ratio}} times that of {baseline}")
+            }
+            Effect::Difference => {
+                format!(
+                    "The {name} of the build {arm} and that of {baseline} are {{difference}} apart"
+                )
+            }
+        },
+    }
 }
 
 fn check_datapath(plan: &Plan, job: &Job, build: &ArmOption<'_>, arm: &str) -> Result<()> {

@@ -43,7 +43,7 @@ pub(crate) trait JobBench: Sized + 'static {
         false
     }
 
-    /// What may follow an arm's name, each after a plus.
+    /// The tunings that may follow an arm's name, each after a plus.
     fn tunings() -> &'static [&'static str] {
         &[]
     }
@@ -54,7 +54,7 @@ pub(crate) trait JobBench: Sized + 'static {
     /// What is wrong, for the line of the load.
     fn check(load: &Self::Load, measure: Measure<Self>) -> Result<(), String>;
 
-    /// What the plan's arms and loads need of this machine. It changes nothing and needs no rights.
+    /// Checks the requirements of the plan's arms and loads. It changes nothing and needs no privileges.
     fn requirements(plan: &Plan) -> Result<Self::Requirements>;
 
     /// A bench for this plan.
@@ -64,10 +64,10 @@ pub(crate) trait JobBench: Sized + 'static {
     fn trial(&mut self, spec: &JobTrialSpec<'_, Self::Load>) -> Result<Outcome>;
 }
 
-/// What trials of a bench measure.
+/// The measure of a bench's trials.
 pub(crate) type Measure<B> = <<B as JobBench>::Load as JobLoad>::Measure;
 
-/// What a job's arms and loads need of this machine.
+/// The requirements of a job's arms and loads.
 pub(crate) trait JobRequirements<L: JobLoad> {
     /// Why this machine cannot run the arm.
     fn check(&self, arm: &str) -> Result<(), Missing>;
@@ -93,7 +93,7 @@ pub(crate) trait JobRequirements<L: JobLoad> {
         _measure: L::Measure,
     ) -> Result<(), Missing> {
         Err(Missing::new(
-            "external programs are not measured so",
+            "external programs do not have this measure",
             "leave out the arm or the load",
         ))
     }
@@ -102,7 +102,7 @@ pub(crate) trait JobRequirements<L: JobLoad> {
     /// nothing.
     ///
     /// # Errors
-    /// What of the build is missing.
+    /// The part that the build lacks.
     fn build_checks(
         &self,
         _build: &BuildCheck<'_>,
@@ -154,7 +154,7 @@ pub(crate) struct JobTrialSpec<'a, L: JobLoad> {
     /// Where the device under test is.
     pub(crate) environment: &'a str,
     pub(crate) seed: u64,
-    /// What is known of the machine under this load may stand for the whole block.
+    /// Measurements of the machine under this load may serve the whole block.
     pub(crate) block: usize,
 }
 
@@ -225,7 +225,7 @@ impl Job {
         }
     }
 
-    /// What the job knows of external programs; `arms` are its own.
+    /// The job's rules for external programs; `arms` are its own.
     pub(crate) fn program_rules<'a>(&self, arms: &'a [&'static str]) -> ProgramRules<'a> {
         ProgramRules {
             job: self.name,
@@ -262,7 +262,7 @@ fn other_job(load: &Load) -> String {
 
 struct AnyBench<B> {
     of_job: B,
-    /// What arms of the job run.
+    /// The program that the job's arms run.
     own: Lowroad,
     custom: BTreeMap<String, CustomArm>,
 }

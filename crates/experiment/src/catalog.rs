@@ -54,7 +54,7 @@ pub(crate) fn job(name: &str) -> Option<&'static Job> {
     JOBS.iter().find(|job| job.name == name)
 }
 
-/// What a plan needs of this machine.
+/// The requirements of a plan.
 pub(crate) fn requirements(plan: &Plan) -> Result<Box<dyn Requirements>> {
     let job = job_of(plan)?;
     let requirements = (job.requirements)(plan)?;
@@ -94,8 +94,9 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
+    use crate::load::time_word;
 
-    /// What the plan does, as its file, its record and `--list` have it.
+    /// The plan in words, as in its file, its record and `--list`.
     fn text(plan: &Plan) -> String {
         let mut text = format!(
             "{} ({}): {}\narms: {}\nbaseline: {}\nin: {}\nblocks: {} in {:.1} s, quick in {:.1} s\nidle: {:?}\nprimary: {}\n",
@@ -117,7 +118,7 @@ mod tests {
                 text,
                 "load: {}: {measure} for {}",
                 load.label(),
-                load.duration()
+                time_word(load.duration())
             )
             .unwrap();
         }

@@ -19,3 +19,8 @@ pub(crate) fn find(name: &str) -> Result<String, String> {
         known.join(", ")
     ))
 }
+
+/// Whether every trial starts the environment anew. Others serve all trials of a block, on CPUs that stay.
+pub(crate) fn starts_each_trial(name: &str) -> bool {
+    [NATIVE, "oci"].contains(&name)
+}

@@ -6,6 +6,7 @@ use control::config::{Document, Error, Spanned, nearest};
 use report::record::{Class, Effect, Headline, Question};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use units::Span;
 
 use crate::arms::{CustomArm, ProgramSection};
 use crate::bench::Job;
@@ -16,7 +17,6 @@ use crate::load::{Load, SpannedLoad};
 use crate::metrics;
 use crate::plan::{Plan, Quick};
 use crate::shipped_arms;
-use crate::units::Span;
 
 /// Fewer blocks give no interval of 95 %.
 const MIN_BLOCKS: usize = 6;
@@ -217,7 +217,7 @@ fn programs(
         }
         let program = CustomArm::Program(arm);
         if programs.insert(name.clone(), program).is_some() {
-            return Err(wrong("is there twice"));
+            return Err(wrong("is named twice"));
         }
     }
     for arm in &file.arms {
@@ -277,7 +277,7 @@ fn check_along(document: &Document, file: &File, loads: &[SpannedLoad]) -> Resul
     Ok(())
 }
 
-/// What is to be near has a distance in per cent: a ratio.
+/// Checks that metrics of a question about agreement are ratios, which have a distance in per cent.
 fn check_within(document: &Document, file: &File) -> Result<(), Error> {
     for asked in &file.questions {
         let Some(within) = &asked.within_pct else {
@@ -360,7 +360,7 @@ fn check_arms(
             return Err(document.error(arm.span(), what));
         }
         if !arms.insert(arm.get_ref()) {
-            let what = format!("arm {:?} is there twice", arm.get_ref());
+            let what = format!("arm {:?} is named twice", arm.get_ref());
             return Err(document.error(arm.span(), what));
         }
     }
@@ -478,7 +478,7 @@ fn check_quick(document: &Document, file: &File, loads: &[SpannedLoad]) -> Resul
     let classed = classes.flat_map(|class| &class.loads);
     for index in file.quick.loads.iter().flatten().chain(classed) {
         if *index.get_ref() >= loads.len() {
-            let what = format!("there is no load {}; they count from 0", index.get_ref());
+            let what = format!("there is no load {}; loads count from 0", index.get_ref());
             return Err(document.error(index.span(), what));
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// What an agent's address begins with.
+/// The beginning of an agent's address.
 pub(crate) const SCHEME: &str = "tcp://";
 
 /// Another machine as an experiment file names it, under `[host.NAME]`.

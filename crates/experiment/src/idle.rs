@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::cpus;
 
-/// What keeps the CPUs from sleeping deeply during trials.
+/// How the CPUs are kept from sleeping deeply during trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdlePolicy {

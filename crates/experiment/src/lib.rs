@@ -34,15 +34,15 @@ mod search;
 pub mod selftest;
 mod shipped_arms;
 mod survey;
-pub mod units;
 
 use datapath::{Classify, ErrorClass};
 
 pub use arm_options::{check_builds, with_arms};
+pub use arms::tear_down_programs;
 pub use host::RemoteHost;
 pub use idle::IdlePolicy;
 pub use load::Load;
-pub use presentation::presentation;
+pub use presentation::complete_presentation;
 pub use record::{timestamp, unfinished};
 pub use run::{ATTEMPTS, End, Options, Watch, run};
 pub use survey::Survey;

@@ -9,10 +9,9 @@ use std::path::Path;
 use control::config::{Document, Error, Spanned};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use units::{Pps, Span};
 
-use crate::units::Span;
-
-/// What trials of a job can measure.
+/// The measures of a job.
 pub(crate) trait JobMeasure:
     Copy + Debug + PartialEq + DeserializeOwned + Send + Sync + 'static
 {
@@ -39,9 +38,28 @@ pub(crate) trait JobLoad: Clone + Debug + DeserializeOwned + Send + Sync + 'stat
 
     fn set_duration(&mut self, duration: Span);
 
-    /// What trials under this load measure, where that is not the experiment's measure.
+    /// The measure under this load, if it differs from the experiment's.
     fn measure(&self) -> Option<Self::Measure>;
 }
+
+/// The methods of [`JobLoad`] for the keys that every load has, `measure` and `duration`. They are fields of each load,
+/// because serde cannot flatten a structure into one that refuses unknown keys.
+macro_rules! common_keys {
+    () => {
+        fn duration(&self) -> units::Span {
+            self.duration
+        }
+
+        fn set_duration(&mut self, duration: units::Span) {
+            self.duration = duration;
+        }
+
+        fn measure(&self) -> Option<Self::Measure> {
+            self.measure
+        }
+    };
+}
+pub(crate) use common_keys;
 
 /// A load of a plan and what its trials measure, whatever the job.
 #[derive(Debug)]
@@ -174,6 +192,23 @@ pub(crate) fn file_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// A time in labels and records: `600ms`, `50us`. Records are compared by these words, so their form does not change.
+pub(crate) fn time_word(Span(time): Span) -> String {
+    match time.as_micros() {
+        us if us > 0 && us.is_multiple_of(1000) => format!("{}ms", us / 1000),
+        us => format!("{us}us"),
+    }
+}
+
+/// A rate in labels: `250pps`, `10kpps`, `1.5Mpps`. Records are compared by these words, so their form does not change.
+pub(crate) fn rate_word(Pps(rate): Pps) -> String {
+    match f64::from(rate) {
+        pps if pps >= 1e6 => format!("{}Mpps", pps / 1e6),
+        pps if pps >= 1e3 => format!("{}kpps", pps / 1e3),
+        pps => format!("{pps}pps"),
+    }
+}
+
 /// The words of a label for a load's options: `work=50us`, and `fec-group=10` of a table.
 pub(crate) fn option_words(options: &BTreeMap<String, toml::Value>) -> Vec<String> {
     let mut words = Vec::new();
@@ -192,5 +227,25 @@ fn add_option(words: &mut Vec<String>, key: &str, value: &toml::Value) {
         }
         toml::Value::String(text) => words.push(format!("{key}={text}")),
         other => words.push(format!("{key}={other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_labels_keep_their_form() {
+        for text in ["250pps", "1.5kpps", "10kpps", "1.4Mpps"] {
+            assert_eq!(rate_word(text.parse().unwrap()), text);
+        }
+        for (text, word) in [
+            ("600ms", "600ms"),
+            ("2s", "2000ms"),
+            ("1.5ms", "1500us"),
+            ("0s", "0us"),
+        ] {
+            assert_eq!(time_word(text.parse().unwrap()), word);
+        }
     }
 }

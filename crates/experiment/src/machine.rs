@@ -1,4 +1,4 @@
-//! What the record says of the machine, so that two runs can be told comparable or not.
+//! The record's facts about the machine, which show whether two runs are comparable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -50,7 +50,7 @@ pub(crate) fn facts(job: &str, environment: &str) -> BTreeMap<String, Value> {
     facts
 }
 
-/// What differs between this machine and build and those of the record, by name.
+/// The differences between this machine and build and those of the record, by name.
 pub(crate) fn differences(then: &Header) -> Vec<String> {
     differing(&then.machine, &facts(&then.job, &then.environment))
 }

@@ -14,12 +14,13 @@ const DELAYS: &[Row] = &[
 ];
 
 /// Metrics whose values are quantiles of a [`stats::Histogram`].
-const QUANTILES: [&str; 5] = [
+const QUANTILES: [&str; 6] = [
     "delay_p50",
     "delay_p99",
     "added_delay_p50",
     "app_delay_p50",
     "row_latency_us",
+    "row_latency_p99_us",
 ];
 
 /// The metrics that follow those of netbench.

@@ -9,10 +9,10 @@ use anyhow::Result;
 use loadgen::SendReport;
 use probes::occupancy::{Occupancy, OccupancyProbe};
 use sys::clock::{Gaps, gaps};
+use units::Pps;
 
 use crate::cpus;
 use crate::outcome::Outcome;
-use crate::units::PacketRate;
 
 /// How long a sample takes on all CPUs together, and at least on each: in a shorter one, a single interrupt would weigh
 /// too much.
@@ -78,15 +78,15 @@ impl NoiseMonitor {
     pub(crate) fn note_generator(
         &self,
         sent: &SendReport,
-        rate: Option<PacketRate>,
+        rate: Option<Pps>,
         outcome: &mut Outcome,
     ) {
         let share = self.late_share();
         outcome
             .histograms
             .insert("lateness".to_owned(), sent.lateness.clone());
-        let interval_ns = rate.map_or(0.0, |rate| 1e9 / rate.0);
-        let paced = rate.is_some_and(|rate| rate.0 <= 100e3);
+        let interval_ns = rate.map_or(0.0, |rate| 1e9 / f64::from(rate.0));
+        let paced = rate.is_some_and(|rate| rate.0 <= 100_000);
         let late_at = |quantile| sent.lateness_outside_send.quantile(quantile).unwrap_or(0.0);
         outcome
             .noise
@@ -174,7 +174,7 @@ impl<'a> Watch<'a> {
         foreign: &'a OccupancyProbe,
         own: &[u32],
     ) -> Result<Self> {
-        // Of one trial alone: the table of processes has an end, and who is not in it is not seen.
+        // Only for one trial: the table of processes is limited, and processes beyond it are not seen.
         foreign.forget()?;
         let settled = settle(foreign, &allowed(own), &cpus)?;
         Ok(Self {
@@ -301,7 +301,7 @@ mod tests {
         assert!(flagged[0] && !flagged[RECENT_SAMPLES - 1]);
     }
 
-    /// What is said of 10 ms on two CPUs of which the second was nobody's for so long, and another's.
+    /// The flags of 10 ms on two CPUs, of which the second has this unattributed and this foreign time.
     fn noted(unknown_ns: u64, foreign_ns: u64, cpus: &[usize]) -> Vec<String> {
         let at = |at_ns, unknown_ns, ns| Occupancy {
             at_ns,
@@ -325,7 +325,7 @@ mod tests {
     fn a_trial_of_which_too_much_is_unknown_is_flagged() {
         assert_eq!(noted(390_000, 390_000, &[0, 1]), [""; 0]);
         assert_eq!(noted(420_000, 0, &[0, 1]), ["unattributed CPU time 2.1 %"]);
-        // Of the CPUs that it runs on, and no others.
+        // Only the CPUs that it runs on count.
         assert_eq!(noted(9_000_000, 9_000_000, &[0]), [""; 0]);
         let both = noted(250_000, 300_000, &[1]);
         assert_eq!(

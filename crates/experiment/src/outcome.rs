@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use report::record::{Span, Stacks};
 use stats::Histogram;
 
-/// What one trial measured.
+/// The result of one trial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What disturbed the trial, and what was unusual about its result.
+    /// The disturbances of the trial, and the faults of its result.
     pub(crate) flags: Vec<String>,
     /// Accounts that do not add up: the trial has no result.
     pub(crate) violations: Vec<String>,

@@ -1,17 +1,17 @@
-//! What an experiment file says: arms, loads, questions and how many blocks. Written before the
+//! The contents of an experiment file: arms, loads, questions and the number of blocks. Written before the
 //! experiment runs; nothing here is decided from results.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use report::record::{Build, Question};
+use units::Span;
 
 use crate::arms::CustomArm;
 use crate::environment;
 use crate::host::RemoteHost;
 use crate::idle::IdlePolicy;
 use crate::load::Load;
-use crate::units::Span;
 
 /// An experiment; `crate::file` reads and checks the file that states it.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Plan {
     /// Where the device under test is: one of [`testbed::KINDS`].
     pub environment: String,
     pub blocks: usize,
-    /// What keeps the CPUs from sleeping deeply.
+    /// How the CPUs are kept from sleeping deeply.
     pub idle: IdlePolicy,
     /// Metrics that carry the experiment's claims; all others are corrected for their number.
     pub primary: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Plan {
     pub(crate) overhead_s: f64,
 }
 
-/// What `--quick` leaves.
+/// The part of a plan that `--quick` runs.
 #[derive(Clone, Debug)]
 pub struct Quick {
     pub blocks: usize,
@@ -106,6 +106,10 @@ impl Plan {
             self.arms.retain(|arm| arms.contains(arm));
             if !self.arms.contains(&self.baseline) {
                 self.baseline = self.arms[0].clone();
+                // Their words name the baseline of the file.
+                for question in &mut self.questions {
+                    question.headline = None;
+                }
             }
         }
         self.blocks = blocks.unwrap_or(self.blocks);
@@ -118,7 +122,7 @@ impl Plan {
         sum / self.loads.len().max(1) as f64 + self.overhead_s
     }
 
-    /// About how long so many trials take.
+    /// About how long `trials` trials take.
     pub(crate) fn seconds_of(&self, trials: usize) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
         let trials = trials as f64;

@@ -52,7 +52,7 @@ impl Lowroad {
     }
 }
 
-/// What datapaths attach, change of networks and take of frames, and what they read of the kernel for it.
+/// Capabilities of datapaths: to attach programs, change networks, receive frames and read the kernel's tables.
 const CAPABILITIES: &[&str] = &["CAP_BPF", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_PERFMON"];
 
 /// A host in this environment that runs a [`Lowroad::payload`].

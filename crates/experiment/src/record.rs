@@ -124,7 +124,7 @@ fn any(header: &Header, load: &str) -> bool {
     expected(header, load).next().is_some()
 }
 
-/// What runs under a load in each block, but for what was given up.
+/// The trials under a load in each block, without those of arms that were given up.
 fn expected<'a>(header: &'a Header, load: &'a str) -> impl Iterator<Item = (&'a str, u8)> {
     let runs = header.runs(load);
     runs.filter(|(arm, _)| header.given_up(arm).is_none())

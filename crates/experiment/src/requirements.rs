@@ -16,7 +16,7 @@ pub(crate) struct EnvironmentRequirements {
     job: &'static str,
     of_job: Box<dyn Requirements>,
     kind: &'static Kind,
-    /// Or why there is no such environment here. Probed when it is first needed: a guest takes seconds to boot.
+    /// The environment, or why this machine lacks it. Probed when it is first needed: a guest takes seconds to boot.
     placement: OnceCell<Result<Placement, Missing>>,
 }
 
@@ -40,7 +40,7 @@ impl EnvironmentRequirements {
         let probe = || {
             (self.kind.probe)()?;
             Placement::probe(self.kind).map_err(|error| {
-                let what = format!("no program runs in {}: {error:#}", self.kind.name);
+                let what = format!("{} runs no program: {error:#}", self.kind.name);
                 Missing::new(what, "leave the environment out")
             })
         };

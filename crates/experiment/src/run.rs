@@ -13,7 +13,7 @@ use testbed::InstancePool;
 use crate::BadInput;
 use crate::arms::CustomArm;
 use crate::bench::{Bench, Requirements, TrialSpec};
-use crate::load::Load;
+use crate::load::{Load, time_word};
 use crate::lock::MachineLock;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
@@ -38,15 +38,17 @@ pub struct Options<'a> {
     pub seed: u64,
     /// How often a failing trial is tried, [`ATTEMPTS`] by default.
     pub attempts: u8,
-    /// Go on with the record that is there.
+    /// Go on with the record that is there; `seed` is then its own.
     pub resume: bool,
+    /// Another run, which this one is going to be joined with.
+    pub again: Option<&'a Header>,
     /// The command that repeats this run, for the report.
     pub command: String,
     /// Set from outside to stop after the current trial.
     pub stop: &'a AtomicBool,
 }
 
-/// What is shown while an experiment runs.
+/// Shows the progress of an experiment.
 pub trait Watch {
     /// The experiment starts: how many trials there are, and about how many seconds they take.
     fn begin(&mut self, header: &Header, trials: usize, seconds: f64);
@@ -54,8 +56,8 @@ pub trait Watch {
     fn trial(&mut self, trial: &Trial, done: usize);
     /// An arm kept failing and runs no further.
     fn skip(&mut self, _skip: &Skip) {}
-    /// The trials of a block are in the record. So many blocks are complete under every load, and the rest takes about
-    /// so many seconds.
+    /// The trials of a block are in the record. `complete` blocks are complete under every load, and the rest takes
+    /// about `seconds_left`.
     fn block(&mut self, block: &[Trial], complete: usize, seconds_left: f64);
 }
 
@@ -110,15 +112,19 @@ fn run_with(
     }
     let requirements = requirements(plan)?;
     let Survey { plan, skipped, .. } = Survey::runnable(plan, requirements.as_ref())?;
-    // What starts slowly serves more than one trial.
+    let planned = header(&plan, options, skipped);
+    if let Some(other) = options.again {
+        report::second_run::check(other, &planned).map_err(|error| BadInput(error.to_string()))?;
+    }
+    // Slow starters serve more than one trial.
     let pool = InstancePool::new();
     let mut bench = bench(&plan)?;
     let mut record = match begun {
         Some(mut record) => {
-            same_plan(&mut record.header, &plan, options.quick)?;
+            same_plan(&mut record.header, &plan, options)?;
             record
         }
-        None => Record::begin(folder, header(&plan, options, skipped))?,
+        None => Record::begin(folder, planned)?,
     };
     let mut runner = Runner {
         plan: &plan,
@@ -163,15 +169,15 @@ fn header(plan: &Plan, options: &Options<'_>, skipped: Vec<Skip>) -> Header {
         hosts: hosts(plan),
         builds: builds(plan),
         programs: programs(plan),
-        presentation: presentation(&plan.arms),
+        presentation: presentation(&plan.job, &plan.arms),
     }
 }
 
-/// What is measured under each load, and for how long.
+/// The measure and the duration of each load.
 fn methods(plan: &Plan) -> BTreeMap<String, Method> {
     let method = |load: &Load| Method {
         measure: load.measure().to_owned(),
-        duration: load.duration().to_string(),
+        duration: time_word(load.duration()),
     };
     let loads = plan.loads.iter();
     loads.map(|load| (load.label(), method(load))).collect()
@@ -215,7 +221,7 @@ fn same_machine(found: &Header) -> Result<()> {
         return Ok(());
     }
     Err(BadInput(format!(
-        "the record there cannot be continued: {} differ from when it began ({}); choose another --out, or leave it as it is: lowroad report shows it",
+        "the record there cannot be continued: {} differ from when it began ({}); choose another --out, or see it with lowroad report",
         differing.join(", "),
         found.started
     ))
@@ -223,7 +229,7 @@ fn same_machine(found: &Header) -> Result<()> {
 }
 
 /// Nor would blocks of another plan. How often a trial is tried may differ: it decides nothing by what was measured.
-fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
+fn same_plan(found: &mut Header, plan: &Plan, options: &Options<'_>) -> Result<()> {
     let loads: Vec<_> = plan.loads.iter().map(Load::label).collect();
     // One that was given up may be missing by now.
     let arms = |arms: &[String]| {
@@ -233,7 +239,8 @@ fn same_plan(found: &mut Header, plan: &Plan, quick: bool) -> Result<()> {
     let same = [
         ("name", found.experiment == plan.name),
         ("job", found.job == plan.job),
-        ("--quick", found.quick == quick),
+        ("--quick", found.quick == options.quick),
+        ("--seed", found.seed == options.seed),
         ("environment", found.environment == plan.environment),
         ("baseline", found.baseline == plan.baseline),
         ("arms", arms(&found.arms) == arms(&plan.arms)),
@@ -473,7 +480,7 @@ impl Runner<'_> {
             ),
             remedy: remedy.unwrap_or_else(|| {
                 let (name, baseline) = (&self.plan.name, &self.plan.baseline);
-                format!("mend it, and run: lowroad compare {name} --arms {baseline},{arm}")
+                format!("fix it, then run: lowroad compare {name} --arms {baseline},{arm}")
             }),
         });
         Ok((failed, skip))
@@ -498,7 +505,7 @@ fn exceeds(limit: Duration, elapsed: Duration, done: usize, next: usize) -> bool
     done > 0 && elapsed.as_secs_f64() + at_pace(elapsed, done, next) > limit.as_secs_f64()
 }
 
-/// How many seconds so many trials take at the pace of those that are done.
+/// How many seconds the remaining trials take at the pace of those that are done.
 #[expect(clippy::cast_precision_loss, reason = "numbers of trials")]
 fn at_pace(elapsed: Duration, done: usize, trials: usize) -> f64 {
     elapsed.as_secs_f64() / done.max(1) as f64 * trials as f64
@@ -514,7 +521,7 @@ fn failed(arm: &str, error: &Error) -> Outcome {
     }
 }
 
-/// What would bring what is missing, where that is why something failed.
+/// The remedy, if something failed because this machine lacks something.
 fn remedy(error: &Error) -> Option<String> {
     let missing = error.chain().find_map(|cause| match cause.downcast_ref() {
         Some(testbed::Error::Missing(missing)) => Some(missing),

@@ -47,7 +47,7 @@ pub(crate) fn search(
     }
     let mut high = flat.achieved_pps;
     let mut best: Option<f64> = None;
-    // What got through flat out is near the limit for a datapath that does not collapse.
+    // The rate that gets through at full speed is near the limit of a datapath that does not collapse.
     let mut next = flat.achieved_pps * flat.delivered.max(0.02);
     while steps.len() < STEPS && best.is_none_or(|low| high / low > RESOLUTION) {
         let step = offer(Some(next))?;

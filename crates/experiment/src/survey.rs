@@ -1,4 +1,4 @@
-//! What of a plan would run on this machine, what would be skipped and why, before anything runs.
+//! Surveys a plan before anything runs: what would run on this machine, what would be skipped, and why.
 
 use anyhow::Result;
 use datapath::Missing;
@@ -15,7 +15,7 @@ pub struct Survey {
     /// Without the arms and loads that cannot run here.
     pub plan: Plan,
     pub skipped: Vec<Skip>,
-    /// Trials in all blocks, but for those that replace flagged ones.
+    /// Trials in all blocks, without further attempts at those that fail.
     pub trials: usize,
     /// About how long they take.
     pub seconds: f64,

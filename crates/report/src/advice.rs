@@ -1,13 +1,13 @@
 //! Advice: which arm to take for which class of loads, computed from the record alone.
 
 use stats::{Verdict, median};
-use units::format::{digits, quantity};
+use units::format::quantity;
 
-use crate::analysis::{Analysis, FLOOR};
+use crate::analysis::Analysis;
 use crate::record::{Better, Class, Metric, Question};
-use crate::words::short;
+use crate::words::{range, short};
 
-/// An arm that loses more than the bare link by this is no answer, in per cent.
+/// An arm that loses this many per cent more than the bare link is not recommended.
 const LOSS_PCT: f64 = 1.0;
 const LOSS: &str = "loss_pct";
 const LATENCY: &str = "row_latency_us";
@@ -24,7 +24,7 @@ pub(crate) fn sentences(analysis: &Analysis<'_>, question: &Question) -> Vec<Str
     })
 }
 
-/// What an arm costs in a class.
+/// The cost of an arm in a class.
 struct Cost<'a> {
     arm: &'a str,
     /// The geometric mean of its medians under the class's loads.
@@ -40,7 +40,7 @@ fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<S
     let loads: Vec<&String> = class.loads.iter().filter(measured).collect();
     let arms = analysis.record.header.arms.iter();
     let arms: Vec<&String> = arms
-        .filter(|arm| *arm != FLOOR && !analysis.is_emulated(arm))
+        .filter(|arm| !analysis.record.header.is_floor(arm) && !analysis.is_emulated(arm))
         .collect();
     let (lossy, whole): (Vec<&String>, Vec<&String>) = arms
         .into_iter()
@@ -54,30 +54,21 @@ fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<S
         costs.reverse();
     }
     let (best, others) = costs.split_first()?;
-    let mut words = format!(
-        "{}: {}, {} {}",
-        class.name,
-        best.arm,
-        quantity(best.value, &metric.unit),
-        short(&metric.name)
-    );
+    // The costs are means over loads without an interval: they choose, and are not stated.
+    let mut words = format!("{}: {} by {}", class.name, best.arm, short(&metric.name));
     let (worse, alike): (Vec<&Cost<'_>>, Vec<&Cost<'_>>) = others
         .iter()
         .partition(|other| is_worse(analysis, metric, &loads, other.arm, best.arm));
     if !alike.is_empty() {
         let alike: Vec<&str> = alike.iter().map(|other| other.arm).collect();
-        words += &format!("; not to be told from it: {}", alike.join(", "));
+        words += &format!("; not distinguishable from it: {}", alike.join(", "));
     }
-    let (worse_is, factor): (_, fn(f64, f64) -> f64) = match metric.better {
-        Better::Lower => ("more", |best, other| other / best),
-        Better::Higher => ("less", |best, other| best / other),
-    };
-    let worse = worse.iter().map(|other| {
-        let factor = digits(factor(best.value, other.value));
-        format!("{} {factor}x", other.arm)
-    });
-    let worse: Vec<String> = worse.collect();
     if !worse.is_empty() {
+        let worse_is = match metric.better {
+            Better::Lower => "more",
+            Better::Higher => "less",
+        };
+        let worse: Vec<&str> = worse.iter().map(|other| other.arm).collect();
         words += &format!("; {worse_is}: {}", worse.join(", "));
     }
     if !lossy.is_empty() {
@@ -85,7 +76,7 @@ fn sentence(analysis: &Analysis<'_>, class: &Class, metric: &Metric) -> Option<S
         words += &format!("; loses packets: {}", lossy.join(", "));
     }
     if let Some(latency) = latency(analysis, class, best.arm) {
-        words += &format!("; its rows come after {}", quantity(latency, "us"));
+        words += &format!("; its rows come after {latency}");
     }
     Some(words)
 }
@@ -114,7 +105,8 @@ fn cost<'a>(
 
 fn loses(analysis: &Analysis<'_>, load: &str, arm: &str) -> bool {
     let lost = |arm: &str| median(&analysis.first_values(LOSS, load, arm));
-    lost(arm).is_some_and(|own| own > lost(FLOOR).unwrap_or(0.0) + LOSS_PCT)
+    let of_link = analysis.record.header.floor().and_then(lost);
+    lost(arm).is_some_and(|own| own > of_link.unwrap_or(0.0) + LOSS_PCT)
 }
 
 /// Whether an arm is claimed to be worse than another under a load, and better under none.
@@ -132,7 +124,13 @@ fn is_worse(
     verdicts.contains(&Verdict::Worse) && !verdicts.contains(&Verdict::Better)
 }
 
-fn latency(analysis: &Analysis<'_>, class: &Class, arm: &str) -> Option<f64> {
+/// The median latency of an arm's rows with its interval, under the first load of a class that measures it.
+fn latency(analysis: &Analysis<'_>, class: &Class, arm: &str) -> Option<String> {
     let mut loads = class.loads.iter();
-    loads.find_map(|load| median(&analysis.first_values(LATENCY, load, arm)))
+    loads.find_map(|load| {
+        let values = analysis.first_values(LATENCY, load, arm);
+        let (middle, interval) = (median(&values)?, stats::median_interval(&values)?);
+        let ends = range(interval.lower, interval.upper);
+        Some(format!("{} ({ends})", quantity(middle, "us")))
+    })
 }

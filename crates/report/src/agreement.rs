@@ -1,7 +1,7 @@
-//! Whether an arm is what another is, as near as a question asks for: no difference that was found is no proof
-//! that there is none.
+//! Whether an arm agrees with another to within the distance that a question gives: not finding a difference
+//! does not prove that there is none.
 
-use stats::{Effect, Verdict};
+use stats::{Effect, Interval, Verdict};
 
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
@@ -36,9 +36,19 @@ fn sentence(row: &Row<'_>, within_pct: f64) -> Option<String> {
     }
     let Row { arm, baseline, .. } = row;
     let (least, most) = (1.0 - within_pct / 100.0, 1.0 + within_pct / 100.0);
-    let claim = if interval.lower >= least && interval.upper <= most {
+    let agrees = |at: Interval| at.lower >= least && at.upper <= most;
+    let differs = |at: Interval| at.upper < least || at.lower > most;
+    // If there are two runs, both must agree.
+    let other = |holds: &dyn Fn(Interval) -> bool| match &row.other {
+        Some(other) => {
+            let estimate = other.estimate.as_ref();
+            estimate.and_then(|all| all.interval).is_some_and(holds)
+        }
+        None => true,
+    };
+    let claim = if agrees(interval) && other(&agrees) {
         format!("{arm} agrees with {baseline} within {within_pct} %")
-    } else if interval.upper < least || interval.lower > most {
+    } else if differs(interval) && other(&differs) {
         format!("{arm} differs from {baseline} by more than {within_pct} %")
     } else {
         format!("whether {arm} agrees with {baseline} within {within_pct} % is open")

@@ -1,16 +1,15 @@
 //! From a record to its rows: which arms are paired with which baseline, over which blocks.
 //! Judging a pair is `stats`' work; wording and drawing come after.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use stats::{Block, Comparison, Criteria, Estimate, Flags, Interval, Verdict};
+use stats::{Block, Comparison, Criteria, Effect, Estimate, Flags, Interval, Verdict};
 
 use crate::journal::{Key, Record};
 use crate::record::{Metric, Question, Skip, Trial};
+use crate::second_run::{self, OtherRow};
 use crate::values::{ADDED_PREFIX, ByBlock, Series, Values};
-
-/// The arm that measures the bare link.
-pub const FLOOR: &str = "floor";
 
 /// A record and all its comparisons.
 #[derive(Debug)]
@@ -18,6 +17,8 @@ pub struct Analysis<'a> {
     pub record: &'a Record,
     pub rows: Vec<Row<'a>>,
     measured: TrialValues<'a>,
+    /// Another run of the experiment, which every claim needs as well.
+    pub(crate) other: Option<&'a Self>,
     /// Arms of which a trial ran in an emulated machine.
     emulated: BTreeSet<&'a str>,
 }
@@ -38,14 +39,16 @@ pub struct Row<'a> {
     pub given_up: Option<&'a Skip>,
     /// Whether one of the two ran in an emulated machine: nothing is then claimed of them.
     pub emulated: bool,
+    /// The row of another run, where claims need both.
+    pub other: Option<OtherRow>,
 }
 
-/// What a record's trials measured, and what disturbed them.
+/// The results of a record's trials, and their disturbances.
 #[derive(Debug)]
 struct TrialValues<'a> {
-    /// Of the first attempt that did not fail, disturbed or not.
+    /// Values of the first attempt that did not fail, disturbed or not.
     first: Values<'a>,
-    /// Of the last attempt, which schema 1 repeated until it was not disturbed.
+    /// Values of the last attempt, which schema 1 repeated until it was not disturbed.
     last: Values<'a>,
     /// By series and block.
     states: BTreeMap<Series<'a>, BTreeMap<usize, TrialState>>,
@@ -53,7 +56,7 @@ struct TrialValues<'a> {
     flags: BTreeMap<Series<'a>, Flags>,
 }
 
-/// What became of the trial of one place in a block.
+/// The outcome of the trial at one place in a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrialState {
     /// No attempt has a result.
@@ -106,8 +109,18 @@ impl<'a> Analysis<'a> {
             record,
             rows,
             measured,
+            other: None,
             emulated,
         }
+    }
+
+    /// Has every claim need another run as well.
+    pub(crate) fn joined(mut self, other: &'a Self) -> Self {
+        for row in &mut self.rows {
+            second_run::join_row(row, other);
+        }
+        self.other = Some(other);
+        self
     }
 
     /// Whether an arm, or a repeat of one, ran in an emulated machine.
@@ -172,7 +185,7 @@ impl<'a> Analysis<'a> {
         Some((stats::median(&pairs)?, stats::median_interval(&pairs)?))
     }
 
-    /// What is claimed of one arm against another under a load.
+    /// The verdict on one arm against another under a load.
     pub fn judge(&self, metric: &Metric, load: &str, arm: &str, other: &str) -> Option<Verdict> {
         if self.is_emulated(arm) || self.is_emulated(other) {
             return Some(Verdict::Emulated);
@@ -181,7 +194,14 @@ impl<'a> Analysis<'a> {
         let compared = self
             .measured
             .compare(self.record, metric, load, (arm, other), rows);
-        Some(compared?.verdict)
+        let own = compared?.verdict;
+        Some(match self.other {
+            Some(run) => {
+                let verdict = run.judge(metric, load, arm, other);
+                second_run::both(own, verdict.unwrap_or(Verdict::Skipped))
+            }
+            None => own,
+        })
     }
 
     /// The metric that answers a question under a load: the first that was measured there of those in the unit of
@@ -222,7 +242,7 @@ fn plain(label: &str) -> &str {
 }
 
 impl Row<'_> {
-    /// What is known of one against the other, where anything may be said.
+    /// The estimate of one arm against the other, if it supports a statement.
     pub fn estimate(&self) -> Option<&Estimate> {
         let comparison = self.comparison.as_ref().filter(|_| !self.emulated)?;
         comparison.all.as_ref()
@@ -233,6 +253,17 @@ impl Row<'_> {
             None => Verdict::Skipped,
             Some(_) if self.emulated => Verdict::Emulated,
             Some(comparison) => comparison.verdict,
+        }
+    }
+
+    /// How far from equality a claimed effect lies; rows without a claim come last.
+    pub(crate) fn strength(&self) -> f64 {
+        let claimed = matches!(self.verdict(), Verdict::Better | Verdict::Worse);
+        let effect = self.estimate().map_or(0.0, |all| all.effect);
+        match (claimed, self.metric.effect) {
+            (true, Effect::Ratio) => effect.ln().abs(),
+            (true, Effect::Difference) => effect.abs(),
+            (false, _) => -1.0,
         }
     }
 
@@ -301,7 +332,7 @@ impl<'a> TrialValues<'a> {
         pairs
     }
 
-    /// A pair's row, of so many that may claim.
+    /// The row of a pair, in a report of `rows` rows that can claim.
     fn row(&self, record: &'a Record, pair: ArmPair<'a>, rows: usize) -> Option<Row<'a>> {
         let ArmPair {
             metric,
@@ -321,6 +352,7 @@ impl<'a> TrialValues<'a> {
                 .find_map(|arm| record.header.given_up(arm)),
             arm,
             emulated: false,
+            other: None,
         })
     }
 
@@ -338,6 +370,7 @@ impl<'a> TrialValues<'a> {
             better: metric.better,
             rows,
             resolution: metric.resolution,
+            offset: self.offset(record, metric, load),
             flags: [self.flags_of(load, arm), self.flags_of(load, other)],
         };
         let all = self.blocks(record, metric, load, (arm, other), &self.first)?;
@@ -359,6 +392,16 @@ impl<'a> TrialValues<'a> {
         Some(comparison)
     }
 
+    /// The median that was taken off the values of a metric: the floor's of `added_NAME`.
+    fn offset(&self, record: &Record, metric: &Metric, load: &str) -> f64 {
+        let plain = metric.name.strip_prefix(ADDED_PREFIX);
+        let of_floor = plain
+            .zip(record.header.floor())
+            .and_then(|(plain, floor)| self.first.get(plain, load, floor));
+        let values: Vec<f64> = of_floor.into_iter().flatten().map(|(_, v)| *v).collect();
+        stats::median(&values).unwrap_or(0.0)
+    }
+
     /// The number of a series' trials whose accounts do not add up: their blocks are left out.
     fn invalid(&self, load: &str, label: &str) -> usize {
         let blocks = self.states.get(&(load, label.to_owned()));
@@ -375,12 +418,8 @@ impl<'a> TrialValues<'a> {
             baseline.clone(),
             format!("{baseline}'"),
         ];
-        used.extend(
-            metric
-                .name
-                .starts_with(ADDED_PREFIX)
-                .then(|| FLOOR.to_owned()),
-        );
+        let floor = record.header.floor().map(str::to_owned);
+        used.extend(floor.filter(|_| metric.name.starts_with(ADDED_PREFIX)));
         used
     }
 
@@ -410,7 +449,7 @@ impl<'a> TrialValues<'a> {
             let [of_arm, of_other] = [arm, other].map(|label| self.state(load, label, number));
             let value = |state: Option<TrialState>, values: &ByBlock| {
                 let value = values.get(&number).copied();
-                // A trial that measured something, but not this, is no failure: the block is left out.
+                // A trial that measured something else is not a failure: the block is left out.
                 let state = state?;
                 (value.is_some() || (state.failed && !state.invalid)).then_some(value)
             };
@@ -454,7 +493,7 @@ fn further_pairs<'a>(record: &'a Record, metric: &Metric) -> Vec<(String, &'a st
                 let pair = (arm.clone(), other.as_str());
                 let baseline = &record.header.baseline;
                 let further = other != baseline && arm != other && question.asks_about(arm);
-                // The same pair the other way round says nothing more.
+                // The same pair in reverse adds nothing.
                 let reversed = pairs.iter().any(|(one, two)| one == other && two == arm)
                     || (arm == baseline && question.asks_about(other));
                 if further && !reversed && !pairs.contains(&pair) {
@@ -477,7 +516,7 @@ fn skipped<'a>(
     let baseline = record.header.baseline.as_str();
     let measured = values.get(&metric.name, load, baseline).is_some();
     let concerns = |skip: &&Skip| match &skip.load {
-        // What it measured before it was given up has a row already.
+        // The values from before it was given up have a row already.
         None if record.header.given_up(&skip.arm).is_some() => {
             measured && values.get(&metric.name, load, &skip.arm).is_none()
         }
@@ -498,6 +537,7 @@ fn skipped<'a>(
             skip: Some(skip),
             given_up: None,
             emulated: false,
+            other: None,
         })
         .collect()
 }
@@ -523,7 +563,7 @@ pub struct ArmFlags {
     /// Attempts, flagged or not.
     pub trials: usize,
     pub flagged: usize,
-    /// One of the flags that differ in their numbers alone, and how many of them there are.
+    /// The flags, and how many of each there are. Those that differ in their numbers alone are one.
     pub reasons: Vec<(String, usize)>,
 }
 
@@ -536,16 +576,55 @@ impl ArmFlags {
     }
 }
 
-/// What disturbed these trials or was wrong with them, and how many have each reason. Reasons that differ in their numbers
-/// alone are one, for which the first stands.
+/// The disturbances and faults of these trials with their counts, the most frequent first. Reasons that differ only in
+/// their numbers are one, with the range of each number.
 pub(crate) fn reasons<'a>(trials: impl Iterator<Item = &'a Trial>) -> Vec<(String, usize)> {
-    let mut reasons: BTreeMap<String, (String, usize)> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for reason in trials.flat_map(|trial| trial.flags.iter().chain(&trial.violations)) {
-        let words = reason.replace(|sign: char| sign.is_ascii_digit(), "");
-        let known = reasons.entry(words).or_insert_with(|| (reason.clone(), 0));
-        known.1 += 1;
+        let words = parts(reason).into_iter();
+        let words = words.filter(|part| part.parse::<f64>().is_err());
+        let alike = reasons.entry(words.collect()).or_default();
+        alike.push(reason);
     }
-    reasons.into_values().collect()
+    let reasons = reasons.into_values();
+    let mut reasons: Vec<_> = reasons
+        .map(|alike| (with_ranges(&alike), alike.len()))
+        .collect();
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
+    reasons
+}
+
+/// The first of these texts, which differ in their numbers alone, with the range of each number: `5.2 to 9.1 %`.
+fn with_ranges(texts: &[&str]) -> String {
+    let texts: Vec<Vec<&str>> = texts.iter().map(|text| parts(text)).collect();
+    let first = texts.first().into_iter().flatten().enumerate();
+    let ranges = first.map(|(at, part)| {
+        let of_text = |text: &Vec<&str>| text.get(at)?.parse::<f64>().ok();
+        let values = || texts.iter().filter_map(of_text);
+        match (values().reduce(f64::min), values().reduce(f64::max)) {
+            (Some(least), Some(most)) if least < most => {
+                let places = part.split_once('.').map_or(0, |(_, places)| places.len());
+                format!("{least:.places$} to {most:.places$}")
+            }
+            _ => (*part).to_owned(),
+        }
+    });
+    ranges.collect()
+}
+
+/// The numbers of a text and what stands between them, in their order.
+fn parts(text: &str) -> Vec<&str> {
+    let is_number = |sign: char| sign.is_ascii_digit() || sign == '.';
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        let number = is_number(sign);
+        let end = rest.find(|sign| is_number(sign) != number);
+        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+        parts.push(part);
+        rest = after;
+    }
+    parts
 }
 
 /// Flags by arm, in the header's order.
@@ -565,4 +644,21 @@ pub fn flags_by_arm(record: &Record) -> Vec<ArmFlags> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_differ_in_numbers_have_their_range() {
+        assert_eq!(
+            with_ranges(&[
+                "stolen 6.1 % (usual: 3.0 %)",
+                "stolen 12.4 % (usual: 3.0 %)"
+            ]),
+            "stolen 6.1 to 12.4 % (usual: 3.0 %)"
+        );
+        assert_eq!(with_ranges(&["10.0.0.1 is gone."]), "10.0.0.1 is gone.");
+    }
 }

@@ -29,7 +29,7 @@ pub enum Error {
     Json(#[from] serde_json::Error),
 }
 
-/// What a column holds, a cell for each trial; empty where the trial has none.
+/// The cells of a column, one for each trial; empty where the trial has no value.
 enum Cells {
     Text(Vec<Option<ByteArray>>),
     Number(Vec<Option<f64>>),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use stats::Verdict;
 
-use crate::analysis::{Analysis, FLOOR};
+use crate::analysis::Analysis;
 use crate::record::{Better, Metric, Question};
 use crate::words::short;
 
@@ -55,7 +55,7 @@ fn series<'a>(analysis: &'a Analysis<'_>, along: &str) -> BTreeMap<String, Sizes
 /// Whom the question is about, and whom they are compared with; nothing is said of what was emulated.
 fn pairs<'a>(analysis: &'a Analysis<'_>, question: &'a Question) -> Vec<(&'a String, &'a String)> {
     let header = &analysis.record.header;
-    let real = |arm: &&String| *arm != FLOOR && !analysis.is_emulated(arm);
+    let real = |arm: &&String| !header.is_floor(arm) && !analysis.is_emulated(arm);
     let others: Vec<_> = std::iter::once(&header.baseline)
         .chain(&question.against)
         .filter(real)

@@ -2,7 +2,7 @@
 
 use stats::Effect;
 
-use crate::analysis::{Analysis, FLOOR, Row};
+use crate::analysis::{Analysis, Row};
 use crate::cpu::usages;
 use crate::record::{Header, Metric, Question};
 use crate::svg::{self, Figure, WIDTH};
@@ -17,7 +17,7 @@ pub fn headline(analysis: &Analysis<'_>) -> Option<Figure> {
     let metric = analysis.answering(question, load)?;
     let best = analysis
         .question_rows(question, &metric.name, load)
-        .filter(|row| !row.is_honesty_check() && row.arm != FLOOR)
+        .filter(|row| !row.is_honesty_check() && !header.is_floor(&row.arm))
         .filter(|row| row.baseline == header.baseline)
         .max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     let title = format!("{} ({load})", Sentence::of(best).claim);

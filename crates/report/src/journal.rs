@@ -11,16 +11,18 @@ use crate::record::{Header, Line, Skip, Trial};
 pub const SCHEMA: u32 = 2;
 /// Half a bucket of the histograms of schema 1, which had 32 buckets an octave.
 const RESOLUTION_OF_SCHEMA_1: f64 = 1.0 / 64.0;
-/// A trial of a later block is no trial of a record: no experiment has this many.
+/// A trial of a later block is malformed: no experiment has this many.
 const MAX_BLOCK: usize = 100_000;
 
-/// What is in a record.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
+    /// Where it was read from.
+    pub folder: PathBuf,
     pub header: Header,
     /// In the order they ran; a trial that ran again after `--resume` stands as it ran last.
     pub trials: Vec<Trial>,
-    /// What a reader should be told, such as a torn last line.
+    /// Notices for the reader, such as a torn last line.
     pub notices: Vec<String>,
 }
 
@@ -64,7 +66,7 @@ impl Record {
     /// Reads a record. A last line that is not complete is left out, with a notice.
     ///
     /// # Errors
-    /// When the file cannot be read, its first line is no header of this schema, or a line before
+    /// When the file cannot be read, its first line is not a header of this schema, or a line before
     /// the last is not a trial.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::file(path, source))?;
@@ -124,6 +126,7 @@ impl Record {
             }
         }
         Ok(Self {
+            folder: path.parent().unwrap_or(path).to_owned(),
             header,
             trials: latest(trials),
             notices,

@@ -17,7 +17,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Of the arms that are shown, where all that have a card have one alike.
+    /// The line of the shown arms, if all those with a card have the same kind.
     pub(crate) fn of(
         analysis: &Analysis<'_>,
         load: &str,
@@ -43,7 +43,7 @@ impl Line {
         self.mbps as f64
     }
 
-    /// What is below figures of goodput and round trips.
+    /// The sentence below figures of goodput and round trips.
     pub(crate) fn says(self) -> String {
         let whole = self.mtu + AROUND;
         #[expect(clippy::cast_precision_loss, reason = "bytes of a frame")]

@@ -12,7 +12,7 @@ use crate::journal::Record;
 use crate::record::{Header, Metric};
 use crate::words::range;
 
-/// What must be alike on both machines, where both records say it.
+/// Facts that must be the same on both machines, if both records have them.
 const ALIKE: [&str; 8] = [
     "kernel",
     "cpu",
@@ -76,7 +76,7 @@ pub fn pair(first: &Analysis<'_>, second: &Analysis<'_>) -> Result<Vec<Change>, 
     Ok(changes)
 }
 
-fn obstacles(a: &Header, b: &Header) -> Vec<String> {
+pub(crate) fn obstacles(a: &Header, b: &Header) -> Vec<String> {
     let mut reasons = Vec::new();
     if a.experiment != b.experiment {
         reasons.push(format!("experiments {} and {}", a.experiment, b.experiment));
@@ -113,11 +113,11 @@ fn other_methods(a: &Header, b: &Header) -> Vec<String> {
     reasons
 }
 
-/// What a guest's host has among its facts, and no other: what executes it.
+/// The ending of a fact that only a guest's host has: its accelerator.
 const ACCELERATOR: &str = ".accelerator";
 
 /// Arms whose guests were others.
-fn other_guests(first: &Record, second: &Record) -> Vec<String> {
+pub(crate) fn other_guests(first: &Record, second: &Record) -> Vec<String> {
     let (then, now) = (guests(first), guests(second));
     let both = then
         .iter()
@@ -129,7 +129,7 @@ fn other_guests(first: &Record, second: &Record) -> Vec<String> {
     words.collect()
 }
 
-/// What each arm's guests were executed by, and their kernels.
+/// The accelerators of each arm's guests, and their kernels.
 fn guests(record: &Record) -> BTreeMap<(&str, String), BTreeSet<String>> {
     let mut found: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for trial in &record.trials {

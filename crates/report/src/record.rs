@@ -33,10 +33,10 @@ pub struct Header {
     /// How trials under each load are measured. Records from before it was kept have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub methods: BTreeMap<String, Method>,
-    /// What keeps the CPUs from sleeping deeply, as experiment files name it.
+    /// How the CPUs are kept from sleeping deeply, as experiment files name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
-    /// How often a trial is tried that others disturb.
+    /// How often a trial is tried that fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u8>,
     pub metrics: Vec<Metric>,
@@ -92,10 +92,10 @@ pub struct Program {
     pub command: String,
 }
 
-/// What a load's name does not say of how it is measured.
+/// How a load is measured, as far as its name leaves it out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
-    /// What is measured, as experiment files name it.
+    /// The measure, as experiment files name it.
     pub measure: String,
     /// For how long: `600ms`.
     pub duration: String,
@@ -211,7 +211,7 @@ pub struct Trial {
     #[serde(default)]
     pub attempt: u8,
     pub seed: u64,
-    /// What disturbed this trial, and what was wrong with it. Empty when it is clean.
+    /// The disturbances and faults of this trial. Empty when it is clean.
     pub flags: Vec<String>,
     /// Accounts that do not add up: the trial has no result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -219,7 +219,7 @@ pub struct Trial {
     pub environment: BTreeMap<String, serde_json::Value>,
     /// Metric name to value, in the metric's unit. Two names go beyond the header's metrics:
     /// `ps_cpu_pct`, what `ps` shows for the datapath's process, and `added_NAME`, which the report
-    /// derives (NAME less NAME of arm `floor` in the same block, unless one of the two alone was emulated) where the
+    /// derives (NAME less NAME of the floor in the same block, unless one of the two alone was emulated) where the
     /// trial does not hold it.
     pub values: BTreeMap<String, f64>,
     /// Exact counts: sent, due (to all subscribers), received, unique, duplicates, missing, foreign,
@@ -231,7 +231,7 @@ pub struct Trial {
     pub cpu: BTreeMap<String, f64>,
     /// Hottest functions, when stacks were sampled.
     pub stacks: Option<Stacks>,
-    /// Of a device: one batch on its way, by the device's clock.
+    /// For a device: the stages of one batch, by the device's clock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
     pub noise: BTreeMap<String, f64>,
@@ -265,6 +265,10 @@ pub struct Stacks {
 /// A line of record.jsonl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a record has one header, and its lines are not kept"
+)]
 pub enum Line {
     Header(Header),
     Trial(Trial),
@@ -273,7 +277,7 @@ pub enum Line {
 }
 
 impl Skip {
-    /// What did not run: `xdp`, or `xdp under 1200B 4kpps N=1 fec`.
+    /// The arm or load that did not run: `xdp`, or `xdp under 1200B 4kpps N=1 fec`.
     pub fn what(&self) -> String {
         match &self.load {
             Some(load) => format!("{} under {load}", self.arm),
@@ -285,6 +289,15 @@ impl Skip {
 impl Header {
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.name == name)
+    }
+
+    /// The arm that measures the bare link.
+    pub(crate) fn floor(&self) -> Option<&str> {
+        self.presentation.floor.as_deref()
+    }
+
+    pub(crate) fn is_floor(&self, arm: &str) -> bool {
+        self.floor() == Some(arm)
     }
 
     /// Why an arm that ran runs no further.
@@ -317,6 +330,11 @@ impl Trial {
     /// Whether it has no result: it ended with an error, or its accounts do not add up.
     pub fn has_failed(&self) -> bool {
         !self.violations.is_empty() || (self.values.is_empty() && !self.flags.is_empty())
+    }
+
+    /// Whether something disturbed it, and it has a result.
+    pub fn is_disturbed(&self) -> bool {
+        !self.is_clean() && !self.has_failed()
     }
 
     /// Whether an emulated machine had a part in it: what it took is then the emulator's time.

@@ -1,6 +1,5 @@
 //! summary.json: the shape scripts rely on.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -17,20 +16,43 @@ pub struct Summary {
     pub machine: BTreeMap<String, serde_json::Value>,
     /// Which attempt of a trial counts: `first`, whether it was disturbed or not.
     pub attempts: &'static str,
-    /// What disturbed the trials.
+    /// The disturbances of the trials.
     pub disturbance: Disturbance,
+    /// The run that every claim needs as well, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_run: Option<OtherRun>,
     pub results: Vec<Outcome>,
     pub flags: Vec<Flags>,
+}
+
+/// Another run of the experiment, at another time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OtherRun {
+    pub started: String,
+    pub seed: u64,
+    pub command: String,
+}
+
+/// The result of one of two runs for a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunOutcome {
+    /// The verdict of this run alone.
+    pub verdict: Verdict,
+    pub ratio: Option<f64>,
+    pub ci: Option<[f64; 2]>,
+    pub n: usize,
 }
 
 /// How many trials were disturbed, and by what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Disturbance {
     pub trials: usize,
+    /// Trials that have a result all the same.
     pub disturbed: usize,
     /// Trials without a result.
     pub failed: usize,
-    /// The most frequent first. Each reason is an example: others differ from it in their numbers alone.
+    /// Why trials were disturbed or have no result, the most frequent first. Reasons that differ in their numbers alone are
+    /// one, with the range of each number.
     pub reasons: Vec<Reason>,
 }
 
@@ -93,8 +115,11 @@ pub struct Outcome {
     /// Which of the two ran in an emulated machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub emulated: Vec<String>,
+    /// This run and the other one, where a claim needs both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<RunOutcome>,
     pub reason: Option<String>,
-    /// What would have an arm run that was skipped, or was given up.
+    /// The remedy for an arm that was skipped, or was given up.
     pub remedy: Option<String>,
 }
 
@@ -123,6 +148,14 @@ impl Summary {
             machine: machine.clone(),
             attempts: "first",
             disturbance: Disturbance::of(analysis.record),
+            other_run: analysis.other.map(|other| {
+                let header = &other.record.header;
+                OtherRun {
+                    started: header.started.clone(),
+                    seed: header.seed,
+                    command: header.command.clone(),
+                }
+            }),
             results: analysis
                 .rows
                 .iter()
@@ -186,10 +219,28 @@ impl Outcome {
                 .filter(|arm| analysis.is_emulated(arm))
                 .map(str::to_owned)
                 .collect(),
+            runs: runs(row),
             reason: reason(row),
             remedy: row.skip.or(row.given_up).map(|skip| skip.remedy.clone()),
         }
     }
+}
+
+/// The results of two runs for a row; empty if there is only one run.
+fn runs(row: &Row<'_>) -> Vec<RunOutcome> {
+    let of = |verdict, estimate: Option<&Estimate>| RunOutcome {
+        verdict,
+        ratio: estimate.and_then(|all| finite(all.effect)),
+        ci: estimate.and_then(|all| all.interval).and_then(ends),
+        n: estimate.map_or(0, |all| all.n),
+    };
+    let Some(other) = &row.other else {
+        return Vec::new();
+    };
+    vec![
+        of(other.own_verdict, row.estimate()),
+        of(other.verdict, other.estimate.as_ref()),
+    ]
 }
 
 impl CleanEstimate {
@@ -204,15 +255,14 @@ impl CleanEstimate {
 
 impl Disturbance {
     pub fn of(record: &Record) -> Self {
-        let mut reasons: Vec<Reason> = reasons(record.trials.iter())
+        let reasons: Vec<Reason> = reasons(record.trials.iter())
             .into_iter()
             .map(|(reason, trials)| Reason { reason, trials })
             .collect();
-        reasons.sort_by_key(|reason| Reverse(reason.trials));
         let count = |of: fn(&Trial) -> bool| record.trials.iter().filter(|trial| of(trial)).count();
         Self {
             trials: record.trials.len(),
-            disturbed: count(|trial| !trial.is_clean()),
+            disturbed: count(Trial::is_disturbed),
             failed: count(Trial::has_failed),
             reasons,
         }

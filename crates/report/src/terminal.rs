@@ -7,8 +7,8 @@ use stats::Verdict;
 use crate::analysis::{Analysis, Row};
 use crate::record::Question;
 use crate::words::{
-    Sentence, away, builds, delay_split, disturbance, energy_says, headline, placed, programs,
-    ps_says, skips,
+    Sentence, away, builds, counts, delay_split, disturbance, energy_says, headline, placed,
+    programs, ps_says, scope, skips,
 };
 use crate::{advice, agreement, crossing};
 
@@ -31,6 +31,7 @@ pub fn results(analysis: &Analysis<'_>) -> String {
         programs(header),
         placed(header),
         away(header),
+        Some(scope(analysis)),
         disturbance,
     ]
     .into_iter()
@@ -71,13 +72,15 @@ fn answer(text: &mut String, analysis: &Analysis<'_>, question: &Question, load:
     let Some(metric) = analysis.answering(question, load) else {
         return;
     };
-    let rows: Vec<&Row<'_>> = analysis
+    let mut rows: Vec<&Row<'_>> = analysis
         .question_rows(question, &metric.name, load)
-        .filter(|row| !row.is_honesty_check())
+        .filter(|row| !row.is_honesty_check() && !analysis.record.header.is_floor(&row.arm))
         .collect();
-    if rows.is_empty() {
+    let counts = counts(analysis, question, load);
+    if rows.is_empty() && counts.is_empty() {
         return;
     }
+    rows.sort_by(|a, b| b.strength().total_cmp(&a.strength()));
     line(text, &format!("{:<LOAD_COLUMN$}{load}", question.text));
     let sentences: Vec<Sentence> = rows.iter().map(|row| Sentence::of(row)).collect();
     let claim = width(&sentences, |sentence| &sentence.claim);
@@ -94,7 +97,7 @@ fn answer(text: &mut String, analysis: &Analysis<'_>, question: &Question, load:
         ps_says(analysis, question, load),
         energy_says(analysis, question, load),
     ];
-    for more in more.into_iter().flatten() {
+    for more in more.into_iter().flatten().chain(counts) {
         line(text, &format!("  {more}"));
     }
 }

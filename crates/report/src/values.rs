@@ -1,8 +1,7 @@
-//! What trials measured, by metric, load, label and block.
+//! Measured values by metric, load, label and block.
 
 use std::collections::BTreeMap;
 
-use crate::analysis::FLOOR;
 use crate::record::{Header, Trial};
 
 /// The prefix of metrics that are another metric minus the floor's.
@@ -18,7 +17,7 @@ pub(crate) type ByBlock = BTreeMap<usize, f64>;
 pub(crate) struct Values<'a>(BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<String, ByBlock>>>);
 
 impl<'a> Values<'a> {
-    /// Of trials in the order they ran: of several of one place in a block, the last one counts.
+    /// The values of trials in the order they ran: the last of several trials at one place in a block counts.
     pub(crate) fn of(
         header: &'a Header,
         trials: &(impl Iterator<Item = &'a Trial> + Clone),
@@ -52,7 +51,10 @@ impl<'a> Values<'a> {
         header: &'a Header,
         trials: &(impl Iterator<Item = &'a Trial> + Clone),
     ) {
-        let floors = trials.clone().filter(|trial| trial.arm == FLOOR);
+        let Some(floor_arm) = header.floor() else {
+            return;
+        };
+        let floors = trials.clone().filter(|trial| trial.arm == floor_arm);
         let emulated: BTreeMap<(&str, usize), bool> = floors
             .map(|floor| ((floor.load.as_str(), floor.block), floor.is_emulated()))
             .collect();
@@ -60,11 +62,11 @@ impl<'a> Values<'a> {
             let Some(plain) = metric.name.strip_prefix(ADDED_PREFIX) else {
                 continue;
             };
-            for trial in trials.clone().filter(|trial| trial.arm != FLOOR) {
+            for trial in trials.clone().filter(|trial| trial.arm != floor_arm) {
                 // An emulator's time and a real floor have no difference that means anything.
                 let floor = emulated.get(&(trial.load.as_str(), trial.block));
                 if floor == Some(&trial.is_emulated())
-                    && let Some(added) = self.added(trial, plain, &metric.name)
+                    && let Some(added) = self.added(trial, floor_arm, plain, &metric.name)
                 {
                     let series = (trial.load.as_str(), trial.label());
                     self.insert(&metric.name, series, trial.block, added);
@@ -91,11 +93,11 @@ impl<'a> Values<'a> {
         }
     }
 
-    fn added(&self, trial: &Trial, plain: &str, name: &str) -> Option<f64> {
+    fn added(&self, trial: &Trial, floor: &str, plain: &str, name: &str) -> Option<f64> {
         if trial.values.contains_key(name) {
             return None;
         }
-        let floor = self.get(plain, &trial.load, FLOOR)?.get(&trial.block)?;
+        let floor = self.get(plain, &trial.load, floor)?.get(&trial.block)?;
         Some(trial.values.get(plain)? - floor)
     }
 

@@ -1,12 +1,14 @@
-//! How results are said: numbers with three significant digits, sentences that come first and the
+//! The wording of results: numbers with three significant digits, sentences that come first and the
 //! figures that back them.
 
 use stats::{Comparison, Effect, Estimate, Interval, Verdict};
 use units::format::{digits, quantity};
 
-use crate::analysis::{Analysis, FLOOR, Row};
+use crate::analysis::{Analysis, Row, reasons};
+use crate::command;
 use crate::journal::Record;
-use crate::record::{Build, Header, Metric, Question, Skip};
+use crate::presentation::DelaySplit;
+use crate::record::{Better, Build, Header, Metric, Question, Skip};
 use crate::summary::Disturbance;
 
 /// Where the device under test was, when not where it usually is, and what stayed outside.
@@ -29,7 +31,7 @@ pub(crate) fn away(header: &Header) -> Option<String> {
         .collect();
     (!hosts.is_empty()).then(|| {
         format!(
-            "Served by other machines: {}. What disturbs those is not seen: the noise that is told of is this \
+            "Served by other machines: {}. Noise on those machines is not measured: the noise shown here is this \
              machine's.",
             hosts.join(", ")
         )
@@ -72,9 +74,6 @@ pub(crate) fn programs(header: &Header) -> Option<String> {
 /// A factor below this is said in percent.
 const FACTOR_FROM: f64 = 1.1;
 
-/// Energy of the processors for each delivery, where the machine tells it.
-const ENERGY: &str = "energy_uj_per_delivery";
-
 /// The answer to a question in words that anyone understands, with its interval; none where the question has no such
 /// words, or its arm was not compared.
 pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<String> {
@@ -108,7 +107,16 @@ pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<S
     };
     let interval = all.interval.map_or_else(String::new, |interval| {
         let ends = ends(row.metric, all.effect, interval);
-        format!(" ({} CI {ends}, n={})", percent(interval.confidence), all.n)
+        let other = other_run(row).map_or_else(String::new, |other| format!("; {other}"));
+        let load = match header.loads.len() {
+            1 => String::new(),
+            _ => format!("; {}", row.load),
+        };
+        format!(
+            " ({} CI {ends}, n={}{other}{load})",
+            percent(interval.confidence),
+            all.n
+        )
     });
     if comparison.verdict == Verdict::NoDifference {
         let words = no_difference(row, comparison, all);
@@ -122,29 +130,86 @@ pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<S
     Some(format!("{text}{interval}."))
 }
 
-/// What disturbed the run, in one sentence; none where nothing did.
+/// For what the claims hold: for no other machine, and for no other time.
+pub(crate) fn scope(analysis: &Analysis<'_>) -> String {
+    match analysis.other {
+        Some(other) => format!(
+            "Claims hold for this machine in two runs, this one of {} and the other one of {}: a claim needs both. Figures are \
+             this run's, unless they name the other run.",
+            whole_seconds(&analysis.record.header.started),
+            whole_seconds(&other.record.header.started)
+        ),
+        None => "Claims hold for this machine in this run.".to_owned(),
+    }
+}
+
+/// A time without its fraction of a second.
+pub(crate) fn whole_seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => time.to_owned(),
+    }
+}
+
+/// The most blocks that `--blocks` takes.
+const MAX_BLOCKS: usize = 1000;
+
+/// The disturbances of the run, in a sentence; none if nothing disturbed it.
 pub(crate) fn disturbance(record: &Record) -> Option<String> {
     let found = Disturbance::of(record);
-    if found.disturbed == 0 {
-        return None;
+    let mut sentences = Vec::new();
+    if found.disturbed > 0 {
+        let disturbed = record.trials.iter().filter(|trial| trial.is_disturbed());
+        let most = reasons(disturbed).into_iter().next();
+        let most = most.map_or_else(String::new, |(most, _)| format!("; most often: {most}"));
+        let (disturbed, trials) = (found.disturbed, found.trials);
+        sentences.push(format!(
+            "{disturbed} of {trials} trials were disturbed{most}."
+        ));
     }
-    let most = found
-        .reasons
-        .first()
-        .map_or_else(String::new, |most| format!("; most often: {}", most.reason));
-    let mut words = format!(
-        "{} of {} trials were disturbed{most}.",
-        found.disturbed, found.trials
-    );
+    if found.failed > 0 {
+        let (failed, trials) = (found.failed, found.trials);
+        sentences.push(format!("{failed} of {trials} trials have no result."));
+    }
+    let blocks = record.header.blocks;
     // A few of many widen no interval.
-    if 10 * found.disturbed > found.trials {
-        let more = format!(
-            " For narrower intervals, add blocks: the same command with --resume --blocks {}.",
-            2 * record.header.blocks
-        );
-        words.push_str(&more);
+    if 10 * found.disturbed > found.trials && blocks < MAX_BLOCKS {
+        let blocks = (2 * blocks).min(MAX_BLOCKS);
+        let command = command::resume(&record.header.command, &record.folder, Some(blocks));
+        sentences.push(format!("For narrower intervals, add blocks: {command}"));
     }
-    Some(words)
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// The counts of a question's metrics that the baseline does not have, which no row compares:
+/// `bytes differing: 0 in all 20 trials (journal, data)`.
+pub(crate) fn counts(analysis: &Analysis<'_>, question: &Question, load: &str) -> Vec<String> {
+    let header = &analysis.record.header;
+    let metrics = question.metrics.iter();
+    let metrics = metrics.filter_map(|name| header.metric(name));
+    let of_metric = |metric: &Metric| {
+        let values = |arm: &str| analysis.first_values(&metric.name, load, arm);
+        if (metric.effect, metric.better) != (Effect::Difference, Better::Lower)
+            || !values(&header.baseline).is_empty()
+        {
+            return None;
+        }
+        let arms = header.arms.iter();
+        let arms = arms.filter(|arm| question.asks_about(arm) && !values(arm).is_empty());
+        let arms: Vec<&str> = arms.map(String::as_str).collect();
+        let all: Vec<f64> = arms.iter().flat_map(|arm| values(arm)).collect();
+        let above = all.iter().filter(|value| **value > 0.0).count();
+        let most = all.iter().copied().reduce(f64::max)?;
+        let (name, trials, arms) = (short(&metric.name), all.len(), arms.join(", "));
+        Some(match above {
+            0 => format!("{name}: 0 in all {trials} trials ({arms})"),
+            _ => format!(
+                "{name}: not 0 in {above} of {trials} trials, {} at most ({arms})",
+                quantity(most, &metric.unit)
+            ),
+        })
+    };
+    metrics.filter_map(of_metric).collect()
 }
 
 /// One answer: the claim, and what it rests on.
@@ -158,7 +223,7 @@ pub(crate) struct Sentence {
 }
 
 impl Sentence {
-    /// What the claim rests on, in one line.
+    /// The evidence of the claim, in one line.
     pub(crate) fn figures(&self) -> String {
         let parts = [self.medians.as_str(), self.evidence.as_str()];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -193,7 +258,7 @@ impl Sentence {
         Self {
             claim,
             medians: medians(row.metric, all),
-            evidence: evidence(row.metric, comparison, all),
+            evidence: evidence(row, comparison, all),
         }
     }
 }
@@ -236,7 +301,7 @@ pub(crate) fn range(lower: f64, upper: f64) -> String {
     format!("{lower}{joint}{upper}")
 }
 
-/// What a metric is called in a sentence that already names the question. Its unit stands by the number.
+/// The name of a metric in a sentence that already names the question. Its unit stands by the number.
 pub(crate) fn short(metric: &str) -> String {
     if let Some(spent) = spent(metric) {
         return format!("CPU per {spent}");
@@ -262,7 +327,7 @@ fn words(metric: &str) -> String {
     words.join(" ")
 }
 
-/// What CPU time is told for: `delivery` of `cpu_ns_per_delivery`.
+/// The unit of work of a CPU metric: `delivery` of `cpu_ns_per_delivery`.
 fn spent(metric: &str) -> Option<String> {
     let units = ["cpu_ns_per_", "cpu_us_per_", "cpu_s_per_"];
     let spent = units.iter().find_map(|unit| metric.strip_prefix(unit))?;
@@ -311,6 +376,14 @@ fn noun(metric: &str) -> String {
 }
 
 fn no_difference(row: &Row<'_>, comparison: &Comparison, all: &Estimate) -> String {
+    let reason = comparison
+        .reason
+        .as_ref()
+        .map_or_else(String::new, |reason| format!("; {reason}"));
+    if row.other.is_some() {
+        let Row { arm, baseline, .. } = row;
+        return format!("{arm} and {baseline}: no difference that both runs show{reason}");
+    }
     let smallest = all.smallest_detectable(row.metric.effect);
     if smallest == Some(0.0) {
         return format!(
@@ -325,17 +398,13 @@ fn no_difference(row: &Row<'_>, comparison: &Comparison, all: &Estimate) -> Stri
         };
         format!(" (a repetition would detect {size})")
     });
-    let reason = comparison
-        .reason
-        .as_ref()
-        .map_or_else(String::new, |reason| format!("; {reason}"));
     format!(
         "{} and {}: no difference detectable{smallest}{reason}",
         row.arm, row.baseline
     )
 }
 
-/// Times of an emulator are no virtual machine's: they stand alone.
+/// An emulator's times do not stand for a virtual machine's, so they are not compared.
 fn emulated(row: &Row<'_>, all: &Estimate) -> Sentence {
     let (arm, metric) = (&row.arm, row.metric);
     Sentence {
@@ -375,13 +444,36 @@ fn medians(metric: &Metric, all: &Estimate) -> String {
     )
 }
 
-fn evidence(metric: &Metric, comparison: &Comparison, all: &Estimate) -> String {
+/// The effect of the other run with its interval, where claims need both.
+fn other_run(row: &Row<'_>) -> Option<String> {
+    let estimate = row.other.as_ref()?.estimate.as_ref();
+    let Some(other) = estimate.filter(|_| !row.emulated) else {
+        return Some("other run: no result".to_owned());
+    };
+    let interval = other.interval.map_or_else(String::new, |interval| {
+        let (lower, upper) = (interval.lower, interval.upper);
+        let ends = match row.metric.effect {
+            Effect::Ratio => format!("{}-{}", factor(lower), factor(upper)),
+            Effect::Difference => range(lower, upper),
+        };
+        format!(" ({ends})")
+    });
+    let effect = match row.metric.effect {
+        Effect::Ratio => factor(other.effect),
+        Effect::Difference => quantity(other.effect, &row.metric.unit),
+    };
+    Some(format!("other run {effect}{interval}"))
+}
+
+fn evidence(row: &Row<'_>, comparison: &Comparison, all: &Estimate) -> String {
+    let metric = row.metric;
     let mut parts = Vec::new();
     if let Some(interval) = all.interval {
         let range = ends(metric, all.effect, interval);
         parts.push(format!("{} CI {range}", percent(interval.confidence)));
     }
     parts.push(format!("n={}", all.n));
+    parts.extend(other_run(row));
     if let Some(aa) = all.aa {
         parts.push(format!("A/A {}", band(metric, aa)));
     }
@@ -424,9 +516,11 @@ fn band(metric: &Metric, aa: Interval) -> String {
     }
 }
 
-/// A ratio with three digits, and no more than three decimals: 0.012, 0.979, 1.05, 8.04, 84.1, 1230.
+/// A ratio with three digits, and from 0.01 on with no more than three decimals: 0.000123, 0.012, 0.979, 1.05, 8.04, 84.1,
+/// 1230.
 fn factor(ratio: f64) -> String {
     match ratio {
+        below if below < 0.01 => digits(below),
         below if below < 1.0 => format!("{below:.3}"),
         below if below < 10.0 => format!("{below:.2}"),
         below if below < 100.0 => format!("{below:.1}"),
@@ -442,57 +536,66 @@ fn digits_short(value: f64) -> String {
     }
 }
 
-/// Splits the delay of a baseline that sleeps into waking up (what the busy-polling arm saves) and work
-/// (what that one adds to the bare link), each with its interval and only where that excludes 0. Said once a load: where
-/// the median delay is asked for first.
+/// The parts of the baseline's delay, each with its interval and only where that excludes 0. Said once a load: where the
+/// delay is asked for first.
 pub(crate) fn delay_split(
     analysis: &Analysis<'_>,
     question: &Question,
     load: &str,
 ) -> Option<String> {
-    const DELAY: &str = "delay_p50";
     let header = &analysis.record.header;
-    let asks = |question: &&Question| question.metrics.first().is_some_and(|name| name == DELAY);
-    let unit = &header.metric(DELAY)?.unit;
+    let split = header.presentation.delay_split.as_ref()?;
+    let DelaySplit { metric, arm, .. } = split;
+    let mut questions = header.questions.iter();
+    let first = questions.find(|question| question.metrics.first() == Some(metric));
+    let unit = &header.metric(metric)?.unit;
     let baseline = header.baseline.as_str();
-    let busy = header.presentation.busy_polling.as_deref()?;
-    if baseline == busy || header.questions.iter().find(asks) != Some(question) {
+    if baseline == arm || first != Some(question) {
         return None;
+    }
+    if let Some(other) = analysis.other {
+        delay_split(other, question, load)?;
     }
     let added = |arm: &str, other: &str| {
         let (median, interval) =
-            analysis.paired(DELAY, load, (arm, other), |arm, other| arm - other)?;
+            analysis.paired(metric, load, (arm, other), |arm, other| arm - other)?;
         (interval.lower > 0.0).then(|| {
             let ends = range(interval.lower, interval.upper);
             format!("{} ({ends})", quantity(median, unit))
         })
     };
-    let wake = added(baseline, busy)?;
-    let waking = format!("{wake} of {baseline}'s delay is waking up ({baseline} minus {busy})");
-    Some(match added(busy, FLOOR) {
-        Some(work) => format!("{waking}, and {work} is work ({busy} minus {FLOOR})"),
-        None => waking,
+    let words = |text: &str, amount: &str, floor: &str| {
+        let named = text.replace("{baseline}", baseline).replace("{arm}", arm);
+        named.replace("{floor}", floor).replace("{amount}", amount)
+    };
+    let first = words(&split.first, &added(baseline, arm)?, "");
+    let second = header.floor().and_then(|floor| {
+        let amount = added(arm, floor)?;
+        Some(words(&split.second, &amount, floor))
+    });
+    Some(match second {
+        Some(second) => format!("{first}, and {second}"),
+        None => first,
     })
 }
 
-/// The machine's energy for each delivery, or that this machine does not tell it; where a question asks
-/// what a delivery costs.
+/// The machine's energy for each unit of work, or that this machine does not tell it; where a question asks
+/// what that work costs.
 pub(crate) fn energy_says(
     analysis: &Analysis<'_>,
     question: &Question,
     load: &str,
 ) -> Option<String> {
+    let header = &analysis.record.header;
+    let energy = header.presentation.energy.as_ref()?;
     question
         .metrics
         .first()
-        .filter(|name| *name == "cpu_ns_per_delivery")?;
-    let measured: Vec<String> = analysis
-        .record
-        .header
-        .arms
-        .iter()
+        .filter(|name| **name == energy.beside)?;
+    let arms = header.arms.iter();
+    let measured: Vec<String> = arms
         .filter_map(|arm| {
-            let values = analysis.first_values(ENERGY, load, arm);
+            let values = analysis.first_values(&energy.metric, load, arm);
             let interval = stats::median_interval(&values)?;
             Some(format!(
                 "{} {} uJ ({})",
@@ -505,12 +608,12 @@ pub(crate) fn energy_says(
     Some(if measured.is_empty() {
         "RAPL energy: unavailable".to_owned()
     } else {
-        let measured = measured.join(", ");
-        format!("RAPL energy for each delivery, whole machine: {measured}")
+        let (each, measured) = (&energy.each, measured.join(", "));
+        format!("RAPL energy for each {each}, whole machine: {measured}")
     })
 }
 
-/// What the process table shows, which leaves out all work in softirq.
+/// The CPU in the process table, which leaves out all work in softirq.
 pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) -> Option<String> {
     const PS: &str = "ps_cpu_pct";
     if !question.metrics.iter().any(|name| name.starts_with("cpu_")) {
@@ -543,6 +646,17 @@ pub(crate) fn ps_says(analysis: &Analysis<'_>, question: &Question, load: &str) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_ratios_have_significant_digits() {
+        let ratios = [0.000_123_4, 0.004, 0.012_34, 0.979, 1.054, 84.13, 1234.0];
+        assert_eq!(
+            ratios.map(factor),
+            [
+                "0.000123", "0.00400", "0.012", "0.979", "1.05", "84.1", "1234"
+            ]
+        );
+    }
 
     #[test]
     fn metrics_are_named_without_units() {

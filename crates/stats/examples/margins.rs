@@ -25,7 +25,7 @@ fn main() {
     }
 }
 
-/// The distances from equality, as shares of the width, that one in so many rows exceeds.
+/// The distances from equality, as shares of the width, that one row in each number of `MARGIN_ROWS` exceeds.
 fn quantiles(blocks: usize, noise: fn(&mut SplitMix64) -> f64) -> Vec<f64> {
     let mut random = SplitMix64::new(blocks as u64);
     let mut distances: Vec<f64> = (0..ROWS)

@@ -43,7 +43,7 @@ const COVERAGE_CHANGE_BLOCKS: usize = 12;
 /// interval that has to hold alone.
 const BAND_COVERAGE: f64 = 0.89;
 
-/// What a comparison over some number of blocks, in a report of some number of rows, has to meet.
+/// The conditions of a claim, for a number of blocks and a number of rows in the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClaimRule {
     /// Order statistics that bound the interval.
@@ -66,7 +66,7 @@ impl ClaimRule {
     }
 }
 
-/// Ranks of the interval of an effect over so many blocks.
+/// Ranks of the interval of an effect over `blocks` blocks.
 pub(crate) fn interval_ranks(blocks: usize) -> Option<Ranks> {
     let coverage = match blocks {
         COVERAGE_CHANGE_BLOCKS.. => COVERAGE,
@@ -75,7 +75,7 @@ pub(crate) fn interval_ranks(blocks: usize) -> Option<Ranks> {
     ranks_covering(blocks, coverage)
 }
 
-/// Ranks of the A/A band of so many pairs.
+/// Ranks of the A/A band of `pairs` pairs.
 pub(crate) fn band_ranks(pairs: usize) -> Option<Ranks> {
     ranks_covering(pairs, BAND_COVERAGE).filter(|_| pairs >= MIN_BLOCKS)
 }

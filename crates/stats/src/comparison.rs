@@ -11,9 +11,9 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::drift::{DRIFT_DEVIATIONS, is_drifting};
-use crate::estimate::{Direction, Effect, Estimate, Pairs};
+use crate::estimate::{Condition, Direction, Effect, Estimate, Pairs};
 use crate::flags::Flags;
-use crate::order::median;
+use crate::order::{Interval, median};
 
 /// The fewest undisturbed blocks that are a second opinion.
 const MIN_CLEAN_BLOCKS: usize = 5;
@@ -59,7 +59,7 @@ pub struct Block {
     pub other_disturbed: bool,
 }
 
-/// What a comparison is judged by, besides its blocks.
+/// The rules that a comparison is judged by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criteria {
     pub effect: Effect,
@@ -68,6 +68,9 @@ pub struct Criteria {
     pub rows: usize,
     /// How far a value may be from the one that was measured, as a share of it: half a bucket of a histogram.
     pub resolution: f64,
+    /// The amount that was subtracted from every value, such as the floor's delay from an added delay: the resolution
+    /// is a share of the value before. 0 for values as they were measured.
+    pub offset: f64,
     /// How often trials of the arm and of the baseline were disturbed.
     pub flags: [Flags; 2],
 }
@@ -175,13 +178,7 @@ impl Comparison {
             )));
         }
         let Some(direction) = claim else {
-            let equal = criteria.effect.equality();
-            let excluded = !(interval.lower..=interval.upper).contains(&equal);
-            let reason = excluded.then(|| {
-                let rows = criteria.rows;
-                format!("the interval is too close to equality for a report of {rows} rows")
-            });
-            return Err(NoClaim::NoDifference(reason));
+            return Err(NoClaim::NoDifference(criteria.unmet(interval, pairs)));
         };
         if let Some(clean) = &self.clean
             && clean.side(self.effect) != Some(direction)
@@ -221,7 +218,7 @@ impl Comparison {
 }
 
 impl Criteria {
-    /// For exact values of trials that nothing disturbed, in a report of so many rows.
+    /// The rules for exact values of undisturbed trials, in a report of `rows` rows.
     #[must_use]
     pub fn new(effect: Effect, better: Better, rows: usize) -> Self {
         Self {
@@ -229,6 +226,7 @@ impl Criteria {
             better,
             rows,
             resolution: 0.0,
+            offset: 0.0,
             flags: [Flags::default(); 2],
         }
     }
@@ -238,7 +236,33 @@ impl Criteria {
             Better::Lower => Direction::Above,
             Better::Higher => Direction::Below,
         };
-        Pairs::new(self.effect, worse, blocks, self.resolution)
+        let precision = (self.resolution, self.offset);
+        Pairs::new(self.effect, worse, blocks, precision)
+    }
+
+    /// Why an effect whose interval excludes equality is not claimed; none where the interval includes it.
+    fn unmet(&self, interval: Interval, pairs: &Pairs) -> Option<String> {
+        let equal = self.effect.equality();
+        let side = if interval.lower > equal {
+            Direction::Above
+        } else if interval.upper < equal {
+            Direction::Below
+        } else {
+            return None;
+        };
+        let rows = self.rows;
+        let unmet = pairs.unmet(side, rows).into_iter();
+        let reasons: Vec<String> = unmet
+            .map(|condition| match condition {
+                Condition::Margin { share } => format!(
+                    "a claim in a report of {rows} rows needs an interval that is farther from equality than {:.0} % of its width",
+                    100.0 * share
+                ),
+                Condition::Band => "the effect lies within the A/A band".to_owned(),
+                Condition::Halves => "the halves of the run disagree".to_owned(),
+            })
+            .collect();
+        Some(reasons.join("; "))
     }
 
     /// Whether a claim stands when each disturbed trial is replaced by the least favourable value that its arm had.

@@ -40,7 +40,7 @@ fn mean_ranks(values: &[f64]) -> Vec<f64> {
     while first < order.len() {
         let value = values[order[first]];
         let equal = order[first..].iter().take_while(|&&at| values[at] == value);
-        // A value that is no number equals nothing, itself included.
+        // NaN does not equal itself.
         let next = first + equal.count().max(1);
         let rank = f64::midpoint(crate::order::float(first + 1), crate::order::float(next));
         for &at in &order[first..next] {

@@ -53,6 +53,17 @@ pub(crate) struct Pairs {
     resolution: f64,
 }
 
+/// A condition that an effect has to meet to be claimed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Condition {
+    /// The interval stays away from equality by this share of its width.
+    Margin { share: f64 },
+    /// The median lies outside the A/A band.
+    Band,
+    /// Both halves of the experiment lie on the same side of equality.
+    Halves,
+}
+
 impl Effect {
     /// On the scale where equality is 0 and effects add: logarithms for ratios.
     ///
@@ -149,7 +160,14 @@ impl Estimate {
 impl Pairs {
     /// The effects of blocks in their order. A trial that failed is worse than any that did not: its effect is infinite,
     /// on the side that is `worse` for the arm. A block in which both failed has none.
-    pub(crate) fn new(effect: Effect, worse: Direction, blocks: &[Block], resolution: f64) -> Self {
+    ///
+    /// `offset` was taken off every value, which is known to within `resolution` of itself and `offset` together.
+    pub(crate) fn new(
+        effect: Effect,
+        worse: Direction,
+        blocks: &[Block],
+        (resolution, offset): (f64, f64),
+    ) -> Self {
         let of_block = |block: &Block| match (block.arm, block.baseline) {
             (Some(arm), Some(baseline)) => Some(effect.of(arm, baseline)),
             (None, Some(_)) => Some(worse.infinity()),
@@ -158,8 +176,9 @@ impl Pairs {
         };
         let aa = blocks.iter().filter_map(|block| block.aa);
         let typical = |of: fn(&Block) -> Option<f64>| {
-            let values: Vec<f64> = blocks.iter().filter_map(of).map(f64::abs).collect();
-            median(&values).unwrap_or(0.0)
+            let values = blocks.iter().filter_map(of);
+            let whole: Vec<f64> = values.map(|value| (value + offset).abs()).collect();
+            median(&whole).unwrap_or(0.0)
         };
         Self {
             effects: blocks.iter().filter_map(of_block).collect(),
@@ -193,7 +212,7 @@ impl Pairs {
         })
     }
 
-    /// The side of equality that these pairs claim in a report of so many rows: the interval stays away from equality by
+    /// The side of equality that these pairs claim in a report of `rows` rows: the interval stays away from equality by
     /// its margin, the median lies outside the A/A band, and both halves of the experiment lie on that side.
     pub(crate) fn direction(&self, rows: usize) -> Option<Direction> {
         [Direction::Above, Direction::Below]
@@ -203,6 +222,25 @@ impl Pairs {
 
     /// How much farther on this side the effect would have to lie to be claimed; negative where it is.
     fn shortfall(&self, direction: Direction, rows: usize) -> Option<f64> {
+        let conditions = self.conditions(direction, rows)?;
+        conditions
+            .into_iter()
+            .map(|(_, needed)| needed)
+            .reduce(f64::max)
+    }
+
+    /// The conditions of a claim on this side that do not hold.
+    pub(crate) fn unmet(&self, direction: Direction, rows: usize) -> Vec<Condition> {
+        let conditions = self.conditions(direction, rows).into_iter().flatten();
+        conditions
+            .filter(|(_, needed)| *needed >= 0.0)
+            .map(|(condition, _)| condition)
+            .collect()
+    }
+
+    /// The conditions of a claim on this side, each with the distance by which the effect misses it; negative where the
+    /// condition holds.
+    fn conditions(&self, direction: Direction, rows: usize) -> Option<[(Condition, f64); 3]> {
         let rule = ClaimRule::new(self.effects.len(), rows)?;
         let (interval, band) = (self.interval()?, self.band()?);
         let (first, second) = self.effects.split_at(self.effects.len() / 2);
@@ -217,8 +255,11 @@ impl Pairs {
             0.0 => 0.0,
             margin => margin * (interval.upper - interval.lower),
         };
-        let needed = [margin - near, band.upper - middle, -first, -second];
-        needed.into_iter().reduce(f64::max)
+        Some([
+            (Condition::Margin { share: rule.margin }, margin - near),
+            (Condition::Band, band.upper - middle),
+            (Condition::Halves, (-first).max(-second)),
+        ])
     }
 
     /// The median distance from the median, scaled to the standard deviation of normal noise.

@@ -27,7 +27,7 @@ impl Flags {
 }
 
 /// Fisher's exact test, two-sided: the probability of a split of the flagged trials between the
-/// arms that is no more likely than this one, were every trial as likely to be flagged.
+/// arms that is at most as likely as this one, if every trial is equally likely to be flagged.
 fn fisher_p(one: Flags, other: Flags) -> f64 {
     let flagged = one.flagged + other.flagged;
     let least = flagged.saturating_sub(other.trials);

@@ -51,7 +51,7 @@ impl Histogram {
     /// Adds `count` values to one bucket.
     ///
     /// # Errors
-    /// When there is no such bucket.
+    /// The bucket does not exist.
     pub fn add(&mut self, bucket: usize, count: u64) -> Result<(), InvalidBucket> {
         if bucket >= BUCKETS {
             return Err(InvalidBucket);

@@ -120,7 +120,7 @@ fn interpolate(sorted: &[f64], q: f64) -> Option<f64> {
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
     let share = place - float(below);
-    // Between two infinities there is no difference to take a share of.
+    // The difference of two infinities is not a number.
     if share == 0.0 || sorted[below] == sorted[above] {
         return Some(sorted[below]);
     }

@@ -28,6 +28,13 @@ pub struct Span(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
+impl Size {
+    /// The bytes as a length in memory. A size beyond the address space is the longest length.
+    pub fn length(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
 impl FromStr for Pps {
     type Err = String;
 
@@ -162,6 +169,12 @@ impl fmt::Display for Span {
     }
 }
 
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}B", self.0)
+    }
+}
+
 macro_rules! deserialize_text {
     ($($name:ident)*) => {$(
         impl<'de> Deserialize<'de> for $name {
@@ -245,5 +258,6 @@ mod tests {
         for text in ["250ms", "30s", "7us"] {
             assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
         }
+        assert_eq!(Size(4096).to_string().parse(), Ok(Size(4096)));
     }
 }

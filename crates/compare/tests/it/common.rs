@@ -11,8 +11,8 @@ use sys::require::{Class, skip};
 /// How long another experiment on this machine may take before ours begins.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Of an experiment, one block in a known order. Tests run beside it: another attempt at a trial would be
-/// disturbed as well.
+/// Options for one block in a known order. Other tests run at the same time: another attempt at a trial would
+/// be disturbed as well.
 pub(crate) const ONE_BLOCK: [&str; 6] = ["--blocks", "1", "--attempts", "1", "--seed", "5"];
 
 /// The binary, with `words` after it.

@@ -1,4 +1,4 @@
-//! What is asked of an experiment, before anything runs: no root needed, nothing left behind.
+//! Input is checked before anything runs: without root, and without leaving anything behind.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use crate::common::{lowroad, stderr, stdout, succeeded};
 const UNPRIVILEGED_UID: u32 = 65534;
 
 #[test]
-fn a_dry_run_says_what_would_run_and_leaves_nothing() {
+fn dry_run_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let output = lowroad(&["compare", "relay-delay", "--quick", "--dry-run"])
         .current_dir(folder.path())
@@ -35,7 +35,7 @@ fn a_dry_run_says_what_would_run_and_leaves_nothing() {
 }
 
 #[test]
-fn a_file_that_makes_no_sense_is_refused_before_root_is_asked_for() {
+fn malformed_file_is_refused_without_root() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.toml");
     fs::write(&file, "name = \"mine\"\njob = \"relay\"\nblock = 2\n").unwrap();

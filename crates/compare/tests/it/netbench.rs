@@ -1,4 +1,4 @@
-//! What experiments of netbench say that they lack, before anything runs.
+//! Experiments of netbench report what they lack before anything runs.
 
 use crate::common::{lowroad, stdout, succeeded};
 

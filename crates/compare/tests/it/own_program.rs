@@ -63,7 +63,7 @@ fn dry_run_names_the_builds() {
 }
 
 #[test]
-fn arm_that_makes_no_sense_is_refused_before_root_is_asked_for() {
+fn malformed_arm_is_refused_without_root() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.toml");
     fs::write(&file, "job = \"relay\"\nsetup = \"true {lissten}\"\n").unwrap();

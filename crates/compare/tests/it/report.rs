@@ -158,7 +158,7 @@ fn one_run_is_exported_as_parquet_and_pprof() {
 }
 
 #[test]
-fn two_runs_stand_side_by_side_and_nothing_is_claimed() {
+fn paired_runs_claim_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let before = run(folder.path(), "before", 5.0, |_| {});
     let after = run(folder.path(), "after", 10.0, |_| {});
@@ -189,7 +189,7 @@ fn two_runs_stand_side_by_side_and_nothing_is_claimed() {
 }
 
 #[test]
-fn runs_that_cannot_be_compared_are_refused_with_every_reason() {
+fn incomparable_runs_list_every_reason() {
     let folder = tempfile::tempdir().unwrap();
     let first = run(folder.path(), "first", 5.0, |_| {});
     let second = run(folder.path(), "second", 5.0, |header| {
@@ -223,5 +223,40 @@ fn what_is_no_run_is_bad_input() {
             said.contains(expected) && said.lines().count() == 1,
             "{words:?}: {said}"
         );
+    }
+}
+
+#[test]
+fn claims_of_joined_runs_need_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run(folder.path(), "first", 5.0, |_| {});
+    let same = run(folder.path(), "same", 5.2, |_| {});
+    let other = run(folder.path(), "other", 20.0, |_| {});
+    let verdict = |again: &Path| {
+        let output = report(&[path(&first), "--again", path(again), "--json"]);
+        succeeded(&output);
+        let summary: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let rows = summary["results"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["arm"] == "xdp").unwrap();
+        assert_eq!(row["runs"][0]["verdict"], "better", "{row}");
+        row["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict(&same), "better");
+    assert_eq!(verdict(&other), "no-difference");
+    let said = stdout(&report(&[path(&first), "--again", path(&other)]));
+    assert!(said.contains("this run alone shows one"), "{said}");
+    assert!(said.contains("a claim needs both"), "{said}");
+
+    let faster = run(folder.path(), "faster", 5.0, |header| {
+        header.arms = vec!["recv".to_owned(), "tc".to_owned()];
+    });
+    for (again, wanted) in [
+        (&faster, "arms recv, xdp and recv, tc"),
+        (&first, "is this run itself"),
+    ] {
+        let output = report(&[path(&first), "--again", path(again)]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(wanted) && said.lines().count() == 1, "{said}");
     }
 }

@@ -10,7 +10,7 @@ use crate::common::{lowroad, path, stdout, succeeded};
 
 mod exclusive;
 
-/// What an engine answers to these requests, after its first line.
+/// An engine's answers to these requests, after its first line.
 fn answers(requests: &[Value]) -> Vec<Value> {
     let mut engine = lowroad(&["engine"])
         .stdin(Stdio::piped())
@@ -34,7 +34,7 @@ fn answers(requests: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn an_engine_counts_wrong_answers_and_adds_up_all() {
+fn engine_counts_wrong_answers() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);

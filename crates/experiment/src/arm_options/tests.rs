@@ -1,4 +1,4 @@
-//! What `--arm` makes of a plan, and what it refuses.
+//! The effect of `--arm` on a plan, and its refusals.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -55,7 +55,13 @@ fn builds_take_the_place_of_the_arms() {
     assert_eq!(plan.arms, ["old", "new"]);
     assert_eq!((plan.baseline.as_str(), plan.quick.arms.len()), ("old", 2));
     assert_eq!(plan.questions.len(), 1, "its own arms are not asked about");
-    assert!(plan.questions[0].arms.is_empty() && plan.questions[0].headline.is_none());
+    assert!(plan.questions[0].arms.is_empty());
+    let headline = plan.questions[0].headline.as_ref().unwrap();
+    assert_eq!(headline.arm, "new");
+    assert_eq!(
+        headline.text,
+        "The delay_p50 of the build new is {ratio} times that of old"
+    );
     assert_eq!(plan.questions[0].metrics[0], "delay_p50");
     let build = |name: &str| match &plan.custom[name] {
         CustomArm::Build(build) => build.identity.clone(),
@@ -72,6 +78,7 @@ fn builds_take_the_place_of_the_arms() {
     assert!(new_build.path.starts_with('/'), "{}", new_build.path);
     let only = plan.narrowed(true, &["new".to_owned()], Some(6)).unwrap();
     assert_eq!((only.baseline.as_str(), only.blocks), ("new", 6));
+    assert!(only.questions[0].headline.is_none());
 }
 
 #[test]
@@ -133,7 +140,7 @@ fn path_that_is_no_build_is_refused_in_one_line() {
         (vec![format!("old={build}")], "name a second one"),
         (
             vec![format!("old={build}"), format!("old={build}")],
-            "is there twice",
+            "is used twice",
         ),
         (vec![format!("recv={build}")], "of its own"),
         (vec![format!("a b={build}")], "letters, digits"),

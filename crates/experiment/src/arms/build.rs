@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::program::{Lowroad, file_hash};
 
-/// What the output of `lowroad --version` begins with.
+/// The beginning of the output of `lowroad --version`.
 const VERSION_PREFIX: &str = "lowroad ";
 
 /// How long a build may take to say what it is.
@@ -124,7 +124,7 @@ fn version(lowroad: &Lowroad) -> Result<String, String> {
     }
 }
 
-/// Runs a command that ends by itself; a file that is no `lowroad` may do anything.
+/// Runs a command that should end by itself; a file that is not `lowroad` may do anything.
 fn run(mut command: Command) -> Result<Output, String> {
     let child = command
         .stdin(Stdio::null())

@@ -3,6 +3,7 @@
 mod build;
 mod process;
 mod program;
+mod teardown;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ pub(crate) use self::process::{Place, ProgramProcess};
 pub(crate) use self::program::{
     FOLDER, HERE, Placeholder, ProgramArm, ProgramRules, ProgramSection, ProgramTerms, check_name,
 };
+pub use self::teardown::tear_down_programs;
 pub(crate) use self::template::Values;
 
 /// An arm that is not the job's own.

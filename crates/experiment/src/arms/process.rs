@@ -19,13 +19,14 @@ use sys::owner::Owner;
 use testbed::{Child, Host};
 
 use super::program::{ProgramArm, Ready};
+use super::teardown::TeardownGuard;
 use super::template::Values;
 use crate::outcome::Outcome;
 use crate::program::children_cpu;
 
 /// Every process of an arm has this variable. A daemon leaves its process group, and keeps its environment; some programs
 /// overwrite their environment, and stay in the group.
-const MARK: &str = "LOWROAD_ARM";
+pub(super) const MARK: &str = "LOWROAD_ARM";
 /// How much of the end of a program's output is kept.
 const OUTPUT_CAPACITY: usize = 16 << 10;
 /// The same of a client, whose output has its results.
@@ -91,15 +92,15 @@ impl Place<'_> {
     }
 }
 
-/// What a command took that ended by itself.
+/// The time and CPU of a command that ended by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramCost {
     pub(crate) wall: Duration,
-    /// Of the program and all its processes that it has waited for.
+    /// CPU of the program and of all its processes that it has waited for.
     pub(crate) cpu: Duration,
 }
 
-/// A program's arm at work. Dropping it kills everything that it started.
+/// A program's arm at work. Dropping it kills everything that it started, and runs its tear-down.
 #[derive(Debug)]
 pub(crate) struct ProgramProcess {
     arm: ProgramArm,
@@ -111,6 +112,8 @@ pub(crate) struct ProgramProcess {
     child: Option<Child>,
     output: Output,
     settings: String,
+    /// Dropped last: all else has ended then.
+    teardown: Option<TeardownGuard>,
 }
 
 impl ProgramProcess {
@@ -131,7 +134,7 @@ impl ProgramProcess {
         };
         let command = command.command(&process.values)?;
         let output = process.output.clone();
-        process.child = Some(process.spawn(place, command, &output)?);
+        process.child = Some(process.spawn(place, command, &output, None)?);
         process.wait_ready(place)?;
         Ok(process)
     }
@@ -146,20 +149,24 @@ impl ProgramProcess {
         let commands = commands.into_iter().flatten();
         let settings = commands.map(|command| Ok(command.words(&values)?.join(" ")));
         let settings = settings.collect::<Result<Vec<String>>>()?.join("; ");
+        let (mark, output) = (mark(), Output::default());
+        // Due from here on: a set-up that fails may have done a part of its work.
+        let teardown = TeardownGuard::new(arm, place, (&mark, &values), &output)?;
         let process = Self {
             arm: arm.clone(),
             values,
             folder: folder.to_owned(),
-            mark: mark(),
+            mark,
             networks: place.network()?.into_iter().collect(),
             child: None,
-            output: Output::default(),
+            output,
             settings,
+            teardown,
         };
         if let Some(setup) = &arm.setup {
             let command = setup.command(&process.values)?;
             let output = process.output.clone();
-            process.run(place, command, ("setup", &output))?;
+            process.run(place, command, ("setup", &output), None)?;
         }
         Ok(process)
     }
@@ -190,7 +197,7 @@ impl ProgramProcess {
         all.into_iter().collect()
     }
 
-    /// Those that bear its mark or are in its networks.
+    /// The processes that carry its mark or are in its networks.
     fn processes(&self) -> Vec<u32> {
         let networks = self.networks.iter().copied();
         let inside = networks.flat_map(sys::netns::processes_in);
@@ -234,9 +241,9 @@ impl ProgramProcess {
     }
 
     /// Ends the command and everything that it started, and runs the tear-down.
-    pub(crate) fn stop(mut self, place: Place<'_>) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         self.end()?;
-        self.tear_down(place)
+        self.tear_down()
     }
 
     /// As [`Self::stop`]; returns how many packets the command has seen by its own account.
@@ -246,9 +253,9 @@ impl ProgramProcess {
         let packets = packets.with_context(|| format!("{} counts no packets", self.arm.name))?;
         let path = self.folder.join(OUTPUT_FILE);
         fs::write(&path, self.output.text()).with_context(|| path.display().to_string())?;
-        let printed = Output::default();
+        let (said, printed) = (Output::default(), Output::default());
         let command = packets.command(&self.values)?;
-        self.run(place, command, ("packets", &printed))?;
+        self.run(place, command, ("packets", &said), Some(&printed))?;
         let text = printed.text();
         let count = text.trim().parse();
         let count = count.map_err(|_| {
@@ -258,7 +265,7 @@ impl ProgramProcess {
                 self.arm.name
             )
         })?;
-        self.tear_down(place)?;
+        self.tear_down()?;
         Ok(count)
     }
 
@@ -278,19 +285,19 @@ impl ProgramProcess {
         let command = command.command(&process.values)?;
         let output = process.output.clone();
         let (cpu, begun) = (children_cpu()?, Instant::now());
-        let ended = process.run(place, command, ("command", &output))?;
+        let ended = process.run(place, command, ("command", &output), None)?;
         let cost = ProgramCost {
             wall: ended - begun,
             cpu: children_cpu()?.saturating_sub(cpu),
         };
         process.end()?;
         process.note(outcome)?;
-        process.tear_down(place)?;
+        process.tear_down()?;
         Ok(cost)
     }
 
-    /// Runs the client to its end while the command serves, for at most its duration and the arm's time. Returns what it
-    /// has printed, and the processes of both ends.
+    /// Runs the client to its end while the command serves, for at most its duration and the arm's time. Returns its
+    /// standard output, and the processes of both ends.
     pub(crate) fn run_client(
         &mut self,
         place: Place<'_>,
@@ -299,13 +306,17 @@ impl ProgramProcess {
         let client = self.arm.client.as_ref();
         let client = client.with_context(|| format!("{} has no client", self.arm.name))?;
         let command = client.command(&self.values)?;
-        let printed = Output::with_capacity(CLIENT_OUTPUT_CAPACITY);
+        let (said, printed) = (
+            Output::default(),
+            Output::with_capacity(CLIENT_OUTPUT_CAPACITY),
+        );
         self.networks.extend(place.network()?);
-        let mut child = self.spawn(place, command, &printed)?;
+        let mut child = self.spawn(place, command, &said, Some(&printed))?;
         thread::sleep(CLIENT_START);
         let pids = self.pids();
         let limit = duration + self.arm.timeout;
-        self.wait_end(&mut child, limit, ("client", &printed))?;
+        wait_end(&mut child, limit, (&self.arm.name, "client"), &said)?;
+        printed.settle();
         Ok((printed.text(), pids))
     }
 
@@ -323,61 +334,35 @@ impl ProgramProcess {
         Ok(())
     }
 
-    fn tear_down(&mut self, place: Place<'_>) -> Result<()> {
-        if let Some(teardown) = self.arm.teardown.clone() {
-            let command = teardown.command(&self.values)?;
-            let output = self.output.clone();
-            self.run(place, command, ("teardown", &output))?;
-            self.kill_rest(&[])?;
-        }
-        Ok(())
+    fn tear_down(&mut self) -> Result<()> {
+        self.teardown.as_ref().map_or(Ok(()), TeardownGuard::run)?;
+        self.kill_rest(&[])
     }
 
-    /// Runs a command to its end, within the arm's time, and returns when it ended. What it prints goes to `output`.
+    /// Runs a command to its end, within the arm's time, and returns when it ended. What it prints goes to `output`, and
+    /// its standard output also to `printed`.
     fn run(
         &self,
         place: Place<'_>,
         command: Command,
         (what, output): (&str, &Output),
+        printed: Option<&Output>,
     ) -> Result<Instant> {
-        let mut child = self.spawn(place, command, output)?;
-        self.wait_end(&mut child, self.arm.timeout, (what, output))
+        let mut child = self.spawn(place, command, output, printed)?;
+        let ended = wait_end(&mut child, self.arm.timeout, (&self.arm.name, what), output)?;
+        printed.into_iter().for_each(Output::settle);
+        Ok(ended)
     }
 
-    /// Waits until a command has ended well, and returns when it did.
-    fn wait_end(
+    fn spawn(
         &self,
-        child: &mut Child,
-        limit: Duration,
-        (what, output): (&str, &Output),
-    ) -> Result<Instant> {
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                let ended = Instant::now();
-                if status.success() {
-                    output.settle();
-                    return Ok(ended);
-                }
-                return Err(output.failure(&self.arm.name, &format!("{what} ended with {status}")));
-            }
-            if Instant::now() > deadline {
-                let seconds = limit.as_secs_f64();
-                let what = format!("{what} took more than {seconds} s");
-                return Err(output.failure(&self.arm.name, &what));
-            }
-            thread::sleep(TICK);
-        }
-    }
-
-    fn spawn(&self, place: Place<'_>, mut command: Command, output: &Output) -> Result<Child> {
-        let (pipe, input) = nix::unistd::pipe()?;
-        command
-            .env(MARK, &self.mark)
-            .stdin(Stdio::null())
-            .stdout(input.try_clone()?)
-            .stderr(input);
-        output.follow(pipe);
+        place: Place<'_>,
+        mut command: Command,
+        output: &Output,
+        printed: Option<&Output>,
+    ) -> Result<Child> {
+        command.env(MARK, &self.mark);
+        output.connect(&mut command, printed)?;
         place.start(command).with_context(|| self.arm.name.clone())
     }
 
@@ -468,18 +453,29 @@ impl Drop for ProgramProcess {
     }
 }
 
-impl Ready {
-    /// What was waited for, in words.
-    fn describe(&self, values: &Values) -> Result<String> {
-        Ok(match self {
-            Self::Line(text) => format!("no line with {:?}", text.expand(values)?),
-            Self::Address(text) => {
-                format!("no line with {:?} and an address", text.expand(values)?)
+/// Waits until a command of an arm has ended well, and returns when it did.
+pub(super) fn wait_end(
+    child: &mut Child,
+    limit: Duration,
+    (arm, what): (&str, &str),
+    output: &Output,
+) -> Result<Instant> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            let ended = Instant::now();
+            if status.success() {
+                output.settle();
+                return Ok(ended);
             }
-            Self::Udp(port) => format!("nothing is bound to UDP port {}", port.expand(values)?),
-            Self::Tcp(port) => format!("nothing listens at TCP port {}", port.expand(values)?),
-            Self::File(path) => format!("no file {}", path.expand(values)?),
-        })
+            return Err(output.failure(arm, &format!("{what} ended with {status}")));
+        }
+        if Instant::now() > deadline {
+            let seconds = limit.as_secs_f64();
+            let what = format!("{what} took more than {seconds} s");
+            return Err(output.failure(arm, &what));
+        }
+        thread::sleep(TICK);
     }
 }
 
@@ -510,7 +506,7 @@ fn processes() -> impl Iterator<Item = u32> {
 }
 
 /// The processes with this mark in their environment; zombies have none.
-fn processes_with(mark: &str) -> Vec<u32> {
+pub(super) fn processes_with(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let has_mark = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -535,7 +531,7 @@ fn is_listening(line: &str) -> bool {
 
 /// The end of a program's output, as threads read it.
 #[derive(Clone, Debug)]
-struct Output(Arc<Mutex<OutputTail>>);
+pub(super) struct Output(Arc<Mutex<OutputTail>>);
 
 #[derive(Debug, Default)]
 struct OutputTail {
@@ -560,18 +556,23 @@ impl Output {
         })))
     }
 
-    /// Keeps what comes through the pipe until all its writers are gone.
-    fn follow(&self, pipe: OwnedFd) {
-        self.lock().pipes += 1;
-        let output = self.clone();
-        thread::spawn(move || {
-            let mut pipe = fs::File::from(pipe);
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = pipe.read(&mut buffer) {
-                output.push(&buffer[..length]);
+    /// Has a command print to it, and its standard output also to `printed`.
+    pub(super) fn connect(&self, command: &mut Command, printed: Option<&Self>) -> Result<()> {
+        let (pipe, input) = nix::unistd::pipe()?;
+        command.stdin(Stdio::null()).stderr(input.try_clone()?);
+        match printed {
+            None => {
+                command.stdout(input);
             }
-            output.lock().pipes -= 1;
-        });
+            Some(printed) => {
+                drop(input);
+                let (pipe, input) = nix::unistd::pipe()?;
+                command.stdout(input);
+                follow(pipe, vec![self.clone(), printed.clone()]);
+            }
+        }
+        follow(pipe, vec![self.clone()]);
+        Ok(())
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -585,13 +586,13 @@ impl Output {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut kept = self.lock();
         String::from_utf8_lossy(kept.bytes.make_contiguous()).into_owned()
     }
 
     /// Waits for the last of what an ended program has printed; a daemon that it started may keep its pipe open.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         let deadline = Instant::now() + SETTLE_TIMEOUT;
         while self.lock().pipes > 0 && Instant::now() < deadline {
             thread::sleep(TICK);
@@ -611,6 +612,25 @@ impl Output {
     fn has_line(&self, text: &str) -> bool {
         self.text().lines().any(|line| line.contains(text))
     }
+}
+
+/// Keeps what comes through the pipe until all its writers are gone.
+fn follow(pipe: OwnedFd, outputs: Vec<Output>) {
+    for output in &outputs {
+        output.lock().pipes += 1;
+    }
+    thread::spawn(move || {
+        let mut pipe = fs::File::from(pipe);
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+            outputs
+                .iter()
+                .for_each(|output| output.push(&buffer[..length]));
+        }
+        for output in &outputs {
+            output.lock().pipes -= 1;
+        }
+    });
 }
 
 /// The last lines of an output as one line.

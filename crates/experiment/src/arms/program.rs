@@ -9,11 +9,11 @@ use control::config::{Document, Error, Spanned, nearest};
 use datapath::Missing;
 use report::record::Program;
 use serde::Deserialize;
+use units::Span;
 
-use super::template::{CommandLine, Template};
+use super::template::{CommandLine, Template, Values};
 use super::values::ReportedValue;
 use crate::program::program;
-use crate::units::Span;
 
 /// How long each of set-up, start and tear-down may take where the file does not say.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(crate) struct ProgramArm {
     pub(crate) file: Option<String>,
     /// The folder of the file that it was read from: the value of `{here}`.
     pub(crate) here: PathBuf,
-    pub(crate) needs: Vec<Need>,
+    pub(crate) needs: Vec<Prerequisite>,
     /// Files to write before the set-up, by their names in `{folder}`.
     pub(crate) files: BTreeMap<String, Template>,
     /// Runs to its end before `command` starts.
@@ -70,7 +70,7 @@ pub(crate) struct ProgramArm {
 /// Something that this machine must have for the program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Need {
+pub(crate) struct Prerequisite {
     /// A program in PATH.
     program: Option<String>,
     /// A file by its path.
@@ -105,6 +105,19 @@ impl Ready {
             | Self::Address(text) => text,
         }
     }
+
+    /// The condition that was waited for, in words.
+    pub(super) fn describe(&self, values: &Values) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Line(text) => format!("no line with {:?}", text.expand(values)?),
+            Self::Address(text) => {
+                format!("no line with {:?} and an address", text.expand(values)?)
+            }
+            Self::Udp(port) => format!("nothing is bound to UDP port {}", port.expand(values)?),
+            Self::Tcp(port) => format!("nothing listens at TCP port {}", port.expand(values)?),
+            Self::File(path) => format!("no file {}", path.expand(values)?),
+        })
+    }
 }
 
 /// A program's arm as TOML states it.
@@ -114,7 +127,7 @@ pub(crate) struct ProgramSection {
     name: Option<Spanned<String>>,
     job: Option<Spanned<String>>,
     #[serde(default)]
-    needs: Vec<Spanned<Need>>,
+    needs: Vec<Spanned<Prerequisite>>,
     #[serde(default)]
     files: BTreeMap<String, Spanned<Template>>,
     setup: Option<Spanned<CommandLine>>,
@@ -131,7 +144,7 @@ pub(crate) struct ProgramSection {
 /// How programs are arms of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramTerms {
-    /// What commands may refer to; nothing where programs cannot be arms.
+    /// The placeholders of commands; none if programs cannot be arms.
     pub(crate) placeholders: &'static [Placeholder],
     /// A command with one of these runs to its end by itself: it is never ready.
     pub(crate) ending: &'static [&'static str],
@@ -142,7 +155,7 @@ pub(crate) struct ProgramTerms {
 }
 
 impl ProgramTerms {
-    /// Of a job without programs.
+    /// The terms of a job without programs.
     pub(crate) const NONE: Self = Self {
         placeholders: &[],
         ending: &[],
@@ -151,7 +164,7 @@ impl ProgramTerms {
     };
 }
 
-/// What a section of a program is checked against.
+/// The rules that a program's section is checked against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramRules<'a> {
     pub(crate) job: &'static str,
@@ -245,7 +258,7 @@ impl ProgramSection {
             (Some(command), Some(ready)) if ends(command) => {
                 (ready.span(), "the command runs to its end: leave ready out")
             }
-            (None, Some(ready)) => (ready.span(), "ready is about command, and there is none"),
+            (None, Some(ready)) => (ready.span(), "ready describes command, and there is none"),
             _ => return Ok(()),
         };
         Err(document.error(span, what))
@@ -258,7 +271,7 @@ impl ProgramSection {
         let time = timeout.get_ref().0;
         if time.is_zero() || time > MAX_TIMEOUT {
             let most = MAX_TIMEOUT.as_secs();
-            let what = format!("timeout is more than 0 and at most {most}s");
+            let what = format!("timeout must be above 0 and at most {most}s");
             return Err(document.error(timeout.span(), what));
         }
         Ok(time)
@@ -463,10 +476,10 @@ impl ProgramArm {
 
     /// Why this machine cannot run it.
     pub(crate) fn check(&self) -> Result<(), Missing> {
-        self.needs.iter().try_for_each(Need::check)?;
+        self.needs.iter().try_for_each(Prerequisite::check)?;
         let programs = self.commands();
         for name in programs.filter_map(CommandLine::program) {
-            let remedy = format!("install it, or mend the arm {:?}", self.name);
+            let remedy = format!("install it, or correct the arm {:?}", self.name);
             if !name.contains('/') {
                 program(name, &remedy)?;
             } else if !Path::new(name).is_file() {
@@ -498,7 +511,7 @@ impl ProgramArm {
         all.any(|template| template.placeholders().any(|known| known == name))
     }
 
-    /// What it runs, as the record states it.
+    /// The commands that it runs, as the record states them.
     pub(crate) fn identity(&self) -> Program {
         let commands = [&self.setup, &self.command, &self.client];
         let commands = commands.into_iter().flatten();
@@ -510,7 +523,7 @@ impl ProgramArm {
     }
 }
 
-impl Need {
+impl Prerequisite {
     fn check(&self) -> Result<(), Missing> {
         if let Some(name) = &self.program {
             return program(name, &self.install);

@@ -102,8 +102,8 @@ fn mistake_in_another_key_is_one_line_with_its_place() {
             "did you mean {port}?",
         ),
         ("files = { \"../x\" = \"\" }\n", 3, "a plain name"),
-        ("timeout = \"0s\"\n", 3, "more than 0"),
-        ("timeout = \"1 hour\"\n", 3, "a time such as"),
+        ("timeout = \"0s\"\n", 3, "above 0"),
+        ("timeout = \"1 hour\"\n", 3, "is not a duration"),
         (
             "needs = [{ install = \"x\" }]\n",
             3,
@@ -194,7 +194,7 @@ fn program_is_ready_when_it_shows_so() {
     ] {
         let process = start(&text, port, folder.path()).unwrap();
         assert_eq!(process.pids().len(), 1, "{text}");
-        process.stop(Place::Machine).unwrap();
+        process.stop().unwrap();
     }
     let address = "command = \"echo receives at 192.0.2.1:77 now; exec sleep 1000\"\nready = { address = \"receives at \" }\n";
     let process = start(address, 1, folder.path()).unwrap();
@@ -281,15 +281,58 @@ fn nothing_of_a_program_is_left() {
     assert!(output.contains("listen 7"), "{output}");
     let program = outcome.environment["program"].as_str().unwrap();
     assert!(program.contains("echo 7 >"), "{program}");
-    process.stop(Place::Machine).unwrap();
+    process.stop().unwrap();
     assert!(pids.iter().all(|&pid| !is_alive(pid)), "{pids:?}");
     let teardown = fs::read_to_string(folder.path().join("teardown")).unwrap();
     assert_eq!(teardown, "7\n");
 
+    fs::remove_file(folder.path().join("teardown")).unwrap();
     let process = start(text, 7, folder.path()).unwrap();
     let pids = process.pids();
     drop(process);
     assert!(pids.iter().all(|&pid| !is_alive(pid)), "{pids:?}");
+    assert!(folder.path().join("teardown").exists());
+}
+
+#[test]
+fn teardown_runs_once_however_a_program_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    const TEARDOWN: &str = "teardown = \"echo over >> {folder}/count\"\n";
+    let runs = || {
+        let text = fs::read_to_string(&count).unwrap_or_default();
+        text.lines().count()
+    };
+    for start_of in [
+        "setup = \"exit 1\"\n",
+        "setup = \"true\"\ncommand = \"exit 1\"\nready = { line = \"up\" }\n",
+        "command = \"sleep 1000\"\nready = { line = \"up\" }\ntimeout = \"100ms\"\n",
+    ] {
+        let before = runs();
+        start(&format!("{start_of}{TEARDOWN}"), 1, folder.path()).unwrap_err();
+        assert_eq!(runs(), before + 1, "{start_of}");
+    }
+    let text = format!("setup = \"true\"\n{TEARDOWN}");
+    let before = runs();
+    start(&text, 1, folder.path()).unwrap().stop().unwrap();
+    assert_eq!(runs(), before + 1);
+}
+
+#[test]
+fn standard_output_is_told_from_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = process::Output::default();
+    let printed = process::Output::default();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "echo 7; echo warning >&2"]);
+    command.current_dir(folder.path());
+    output.connect(&mut command, Some(&printed)).unwrap();
+    let mut child = testbed::Child::start(command).unwrap();
+    let limit = std::time::Duration::from_secs(60);
+    process::wait_end(&mut child, limit, ("mine", "client"), &output).unwrap();
+    printed.settle();
+    assert_eq!(printed.text(), "7\n");
+    assert!(output.text().contains("7\n") && output.text().contains("warning\n"));
 }
 
 #[test]
@@ -297,7 +340,7 @@ fn failed_teardown_fails_the_trial() {
     let folder = tempfile::tempdir().unwrap();
     let text = "setup = \"true\"\nteardown = \"echo still mounted; exit 1\"\n";
     let process = start(text, 1, folder.path()).unwrap();
-    let said = process.stop(Place::Machine).unwrap_err().to_string();
+    let said = process.stop().unwrap_err().to_string();
     assert_eq!(
         said,
         "mine teardown ended with exit status: 1; it printed: still mounted"

@@ -15,7 +15,7 @@ pub(crate) struct ReportedValue {
     json: Option<String>,
     /// A regular expression, the first group of which is the number.
     pattern: Option<String>,
-    /// What the number is multiplied by to be in the metric's unit.
+    /// The factor that converts the number to the metric's unit.
     scale: Option<f64>,
 }
 
@@ -85,7 +85,7 @@ fn by_pattern(output: &str, pattern: &str) -> Result<f64> {
 }
 
 fn in_json(output: &str, path: &str) -> Result<f64> {
-    let output: Value = serde_json::from_str(output.trim()).context("it is no JSON")?;
+    let output: Value = serde_json::from_str(output.trim()).context("the output is not JSON")?;
     let found = path
         .split('.')
         .try_fold(&output, |value, key| match key.parse::<usize>() {
@@ -93,7 +93,7 @@ fn in_json(output: &str, path: &str) -> Result<f64> {
             _ => value.get(key),
         });
     let number = found.and_then(Value::as_f64);
-    number.with_context(|| format!("there is no number at {path}"))
+    number.with_context(|| format!("the output has no number at {path}"))
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
         assert!((median.of(text).unwrap() - 12.25).abs() < 1e-9);
         for (value, output, what) in [
             (&rate, "{}", "no number at end.streams.1.rate"),
-            (&rate, "rate 7", "no JSON"),
+            (&rate, "rate 7", "not JSON"),
             (&median, "percentile 90", "no text matches"),
         ] {
             let error = format!("{:#}", value.of(output).unwrap_err());

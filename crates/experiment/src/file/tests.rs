@@ -1,4 +1,4 @@
-//! What is refused, on which line, and what a file may leave out.
+//! Refusals with their lines, and the keys that a file may leave out.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn parse(text: &str) -> Result<Plan, Error> {
     crate::catalog::parse(&Document::new("mine.toml", text))
 }
 
-/// What is said of the least file with `from` replaced.
+/// The error for the minimal file with `from` replaced.
 fn complaint(from: &str, to: &str) -> String {
     assert!(MINIMAL_FILE.contains(from), "{from}");
     parse(&MINIMAL_FILE.replacen(from, to, 1))
@@ -105,12 +105,12 @@ fn a_load_that_cannot_be_offered_is_refused_by_its_name() {
         ("\"200B\"", "\"39B\"", "40B (the generated header) to 1472B"),
         ("\"200B\"", "\"1473B\"", "1472B"),
         ("\"600ms\"", "\"0ms\"", "the duration is 0"),
-        ("\"600ms\"", "\"50us\"", "not one packet"),
+        ("\"600ms\"", "\"50us\"", "no packet is sent"),
         ("rate = \"10kpps\"\n", "", "a rate is missing"),
     ] {
         says(&complaint(from, to), 10, what);
     }
-    says(&complaint("\"10kpps\"", "\"0kpps\""), 12, "10kpps");
+    says(&complaint("\"10kpps\"", "\"0kpps\""), 12, "50kpps");
     let load = &MINIMAL_FILE[MINIMAL_FILE.find("[[load]]").unwrap()..];
     let twice = parse(&format!("{MINIMAL_FILE}{load}")).unwrap_err();
     says(

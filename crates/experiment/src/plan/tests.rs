@@ -29,6 +29,20 @@ fn an_unknown_arm_is_refused_by_name() {
 }
 
 #[test]
+fn headlines_are_about_the_baseline_of_the_file() {
+    let headlines = |arms: &[&str]| {
+        let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
+        let plan = find("relay-delay").unwrap();
+        let plan = plan.narrowed(false, &arms, None).unwrap();
+        let asked = plan.questions.iter();
+        let count = asked.filter(|question| question.headline.is_some()).count();
+        (plan.baseline, count)
+    };
+    assert_eq!(headlines(&["recv", "tc"]), ("recv".to_owned(), 1));
+    assert_eq!(headlines(&["busy", "tc"]), ("busy".to_owned(), 0));
+}
+
+#[test]
 fn kernel_paths_are_compared_with_every_kind_of_userspace() {
     let against = |name: &str, metric: &str| {
         let plan = find(name).unwrap();

@@ -1,12 +1,12 @@
-//! How a block is run: what is tried again, and what is left as it came out.
+//! Running a block: which trials are tried again, and which are kept as they are.
 
 use datapath::Missing;
+use units::Span;
 
 use super::*;
 use crate::idle::IdlePolicy;
 use crate::jobs::relay::{self, Measure};
 use crate::placement::Placement;
-use crate::units::Span;
 
 mod whole;
 
@@ -56,7 +56,7 @@ impl Watch for DoneCounts {
     fn block(&mut self, _: &[Trial], _: usize, _: f64) {}
 }
 
-/// Of one load and these arms, of which the first is the baseline.
+/// A plan with one load and these arms; the first arm is the baseline.
 fn plan(arms: &[&str]) -> Plan {
     let plan = catalog::find("relay-delay").unwrap();
     let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
@@ -90,6 +90,7 @@ fn options(attempts: u8, stop: &AtomicBool) -> Options<'_> {
         seed: 1,
         attempts,
         resume: false,
+        again: None,
         command: "lowroad compare".to_owned(),
         stop,
     }
@@ -192,9 +193,9 @@ fn run_ends_before_its_time_limit() {
 }
 
 /// A bench on which these arms fail.
-struct Failing(&'static [&'static str]);
+struct FailingArms(&'static [&'static str]);
 
-impl Bench for Failing {
+impl Bench for FailingArms {
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         match self.0.contains(&spec.arm) {
             true => {
@@ -209,7 +210,7 @@ impl Bench for Failing {
 fn an_arm_that_keeps_failing_is_left_out_and_the_others_go_on() {
     let mut plan = plan(&["recv", "tc", "xdp"]);
     plan.blocks = 5;
-    let (end, written) = with(&plan, &mut Failing(&["tc"]), 1, |runner, record| {
+    let (end, written) = with(&plan, &mut FailingArms(&["tc"]), 1, |runner, record| {
         runner.blocks(record, &mut DoneCounts::default()).unwrap()
     });
     assert!(matches!(end, End::Complete), "{end:?}");
@@ -230,15 +231,15 @@ fn an_arm_that_keeps_failing_is_left_out_and_the_others_go_on() {
 #[test]
 fn a_baseline_that_keeps_failing_ends_the_experiment_with_what_there_is() {
     /// Fails from the second block on.
-    struct Later;
-    impl Bench for Later {
+    struct LateFailure;
+    impl Bench for LateFailure {
         fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
             anyhow::ensure!(spec.block == 0, "gone");
             Ok(Outcome::default())
         }
     }
     let plan = plan(&["recv"]);
-    let (end, written) = with(&plan, &mut Later, 1, |runner, record| {
+    let (end, written) = with(&plan, &mut LateFailure, 1, |runner, record| {
         runner.blocks(record, &mut DoneCounts::default()).unwrap()
     });
     let End::Failed { blocks, error } = end else {
@@ -259,7 +260,7 @@ fn a_record_goes_on_with_trials_that_are_measured_as_its_own_are_and_no_others()
     let refused = |change: fn(&mut Plan)| {
         let mut now = then.clone();
         change(&mut now);
-        let same = same_plan(&mut begun.clone(), &now, true);
+        let same = same_plan(&mut begun.clone(), &now, &options(1, &stop));
         same.err().map(|error| error.to_string())
     };
     assert_eq!(refused(|now| now.blocks += 1), None);

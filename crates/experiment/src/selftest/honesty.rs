@@ -7,15 +7,15 @@ use anyhow::{Context, Result, bail};
 use report::record::{Header, Trial};
 use report::{Record, Summary};
 use stats::Verdict;
+use units::Span;
 
 use super::Check;
 use crate::catalog;
 use crate::jobs::relay::{DELAYED_FLOOR, INJECTED_DELAY_NS};
 use crate::plan::Plan;
 use crate::run::{End, Options, Watch, run};
-use crate::units::Span;
 
-/// Of 20 intervals of 97.9 %, this many must cover equality.
+/// The number of 20 intervals of 97.9 % that must cover equality.
 const MIN_COVERING: usize = 17;
 pub(super) const SEED: u64 = 0xaa;
 
@@ -100,14 +100,14 @@ impl InjectedDelay {
     }
 }
 
-/// What B'' against B came to.
+/// The results of B'' against B.
 #[derive(Debug, Default)]
 struct Intervals {
     all: Vec<[f64; 2]>,
     claims: usize,
 }
 
-/// Of a plan of one arm, which as the baseline runs three times a block.
+/// The intervals of a plan with one arm, which as the baseline runs three times in a block.
 fn intervals(
     plan: &Plan,
     metric: &str,
@@ -135,6 +135,7 @@ pub(super) fn summary_of(plan: &Plan, seed: u64, stop: &AtomicBool) -> Result<Su
         attempts: crate::ATTEMPTS,
         seed,
         resume: false,
+        again: None,
         command: "lowroad selftest".to_owned(),
         stop,
     };

@@ -1,4 +1,4 @@
-//! What the instruments cost, and what the generators reach.
+//! The cost of the instruments, and the rates of the generators.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::lock::MachineLock;
 
 const RUN: u32 = 0x5e1f;
 const WINDOW: Duration = Duration::from_millis(500);
-/// A ceiling is the best of so many windows: whatever else the machine does only lowers them.
+/// A ceiling is the best of this many windows: other work of the machine only lowers them.
 const WINDOWS: usize = 5;
 
 /// The delay probes' cost, by the kernel's own test runs.

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use super::{Check, go_on};
-use crate::bench::JobBench;
 use crate::environment::NATIVE;
 use crate::idle::IdlePolicy;
 use crate::jobs::relay::{Load, Measure, RelayBench, TrialSpec};
@@ -36,7 +35,7 @@ fn flagged(bench: &mut RelayBench, load: &Load, trials: usize, stop: &AtomicBool
     let mut flagged = 0;
     for number in 0..trials {
         go_on(stop)?;
-        let outcome = bench.trial(&TrialSpec {
+        let outcome = bench.measure(&TrialSpec {
             arm: "floor",
             lowroad: &Lowroad::own(),
             program: None,

@@ -5,7 +5,7 @@ use super::{disturbance_notice, document};
 use crate::analysis::Analysis;
 use crate::record::Question;
 use crate::svg::{self, escape};
-use crate::words::{Sentence, headline};
+use crate::words::{Sentence, counts, headline};
 
 /// A job's part of the demo.
 #[derive(Debug)]
@@ -26,8 +26,9 @@ pub enum DemoPart<'a> {
 /// The whole page.
 pub fn demo(parts: &[DemoPart<'_>]) -> String {
     let body: String = parts.iter().map(section).collect();
-    let lead = "<p class=\"lead\">One question of each job, answered by ten blocks of trials on this machine. Links are \
-                veth pairs: they show what the software costs. Each part has its whole report beside this page.</p>";
+    let lead = "<p class=\"lead\">One question of each job, answered by ten blocks of trials on this machine. Claims hold \
+                for this machine in this run. Links are veth pairs: they show what the software costs. Each part has its \
+                whole report beside this page.</p>";
     document("lowroad demo", lead, &body)
 }
 
@@ -87,7 +88,11 @@ fn section(part: &DemoPart<'_>) -> String {
 fn claims(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
     let rows = question.metrics.iter().flat_map(|metric| {
         let rows = analysis.question_rows(question, metric, load);
-        rows.filter(|row| !row.is_honesty_check())
+        let mut rows: Vec<_> = rows
+            .filter(|row| !row.is_honesty_check() && !analysis.record.header.is_floor(&row.arm))
+            .collect();
+        rows.sort_by(|a, b| b.strength().total_cmp(&a.strength()));
+        rows
     });
     let items: String = rows
         .map(|row| {
@@ -107,5 +112,8 @@ fn question<'a>(analysis: &Analysis<'a>) -> Option<&'a Question> {
 }
 
 fn answer(analysis: &Analysis<'_>, question: &Question) -> String {
-    headline(analysis, question).unwrap_or_else(|| question.text.clone())
+    let answer = headline(analysis, question).unwrap_or_else(|| question.text.clone());
+    let loads = analysis.record.header.loads.iter();
+    let counts = loads.flat_map(|load| counts(analysis, question, load));
+    counts.fold(answer, |answer, count| format!("{answer} {count}."))
 }

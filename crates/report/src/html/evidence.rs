@@ -39,7 +39,7 @@ fn honesty(analysis: &Analysis<'_>) -> String {
     let baseline = &analysis.record.header.baseline;
     let words = format!(
         "{baseline} ran three times in every block. The second run gives the A/A band; the third is \
-         judged like any arm, and every claim about it would be a false one."
+         judged like any arm, and every claim about it would be false."
     );
     let rows = checks
         .iter()
@@ -117,7 +117,7 @@ fn flags(analysis: &Analysis<'_>) -> String {
                 .iter()
                 .map(|(reason, count)| match count {
                     1 => reason.clone(),
-                    _ => format!("{reason} (one of {count})"),
+                    _ => format!("{reason} ({count} trials)"),
                 })
                 .collect();
             vec![

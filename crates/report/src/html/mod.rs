@@ -42,7 +42,7 @@ fn document(name: &str, lead: &str, body: &str) -> String {
     )
 }
 
-/// What disturbed the run, as a paragraph.
+/// The disturbances of the run, as a paragraph.
 fn disturbance_notice(analysis: &Analysis<'_>) -> String {
     let words = crate::words::disturbance(analysis.record);
     words.map_or_else(String::new, |words| {
@@ -59,14 +59,6 @@ fn style() -> String {
         palette::rules(false),
         palette::rules(true)
     )
-}
-
-/// A time without its fraction of a second.
-fn whole_seconds(time: &str) -> String {
-    match time.split_once('.') {
-        Some((seconds, _)) => format!("{seconds}Z"),
-        None => time.to_owned(),
-    }
 }
 
 fn lead(analysis: &Analysis<'_>) -> String {
@@ -89,6 +81,7 @@ fn lead(analysis: &Analysis<'_>) -> String {
         crate::words::programs(header),
         crate::words::placed(header),
         crate::words::away(header),
+        Some(crate::words::scope(analysis)),
     ];
     let places = places.into_iter().flatten();
     let placed: String = places.map(|said| format!(" {}", escape(&said))).collect();
@@ -103,7 +96,7 @@ fn lead(analysis: &Analysis<'_>) -> String {
         header.arms.len(),
         header.loads.len(),
         header.blocks,
-        escape(&whole_seconds(&header.started)),
+        escape(&crate::words::whole_seconds(&header.started)),
         header.seed,
         escape(&kernel)
     )

@@ -11,7 +11,7 @@ use crate::line::Line;
 use crate::palette::look_of;
 use crate::record::{Metric, Question};
 use crate::svg::{self, escape};
-use crate::words::{Sentence, delay_split, energy_says, ps_says, range};
+use crate::words::{Sentence, counts, delay_split, energy_says, ps_says, range};
 use crate::{advice, agreement, crossing};
 
 /// Every question with its sentences.
@@ -47,13 +47,14 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
     };
     let mut rows: Vec<&Row<'_>> = analysis
         .question_rows(question, &metric.name, load)
-        .filter(|row| !row.is_honesty_check() && row.arm != crate::analysis::FLOOR)
+        .filter(|row| !row.is_honesty_check() && !analysis.record.header.is_floor(&row.arm))
         .collect();
-    if rows.is_empty() {
+    let counts = counts(analysis, question, load);
+    if rows.is_empty() && counts.is_empty() {
         return String::new();
     }
     // The largest effect is what a reader came for.
-    rows.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
+    rows.sort_by(|a, b| b.strength().total_cmp(&a.strength()));
     let mut html = format!("<p class=\"lead\">{}</p><ul>", escape(load));
     for (at, row) in rows.iter().enumerate() {
         let said = Sentence::of(row);
@@ -70,22 +71,11 @@ fn answer(analysis: &Analysis<'_>, question: &Question, load: &str) -> String {
         ps_says(analysis, question, load),
         energy_says(analysis, question, load),
     ];
-    for more in more.into_iter().flatten() {
+    for more in more.into_iter().flatten().chain(counts) {
         let _ = write!(html, "<li>{}</li>", escape(&more));
     }
     html.push_str("</ul>");
     html
-}
-
-/// How far from equality a claimed effect lies, rows against the experiment's baseline first.
-fn strength(row: &Row<'_>) -> f64 {
-    let claimed = matches!(row.verdict(), Verdict::Better | Verdict::Worse);
-    let effect = row.estimate().map_or(0.0, |all| all.effect);
-    match (claimed, row.metric.effect == stats::Effect::Ratio) {
-        (true, true) => effect.ln().abs(),
-        (true, false) => effect.abs(),
-        (false, _) => -1.0,
-    }
 }
 
 /// Figures and tables of every question.
@@ -148,7 +138,7 @@ fn of_load(analysis: &Analysis<'_>, question: &Question, load: &str, id: &str) -
     html
 }
 
-/// Of goodput and round trips, with what a card's line has to say to them.
+/// The caption of box plots; for goodput and round trips, it mentions the card's line rate.
 fn caption(
     analysis: &Analysis<'_>,
     metric: &Metric,
@@ -214,6 +204,10 @@ fn rows_table(analysis: &Analysis<'_>, question: &Question, metric: &Metric, loa
         "verdict",
     ];
     let rows: Vec<&Row<'_>> = rows.collect();
+    let joined = analysis.other.is_some();
+    if joined {
+        heads.extend(["#effect, other run", "#interval, other run"]);
+    }
     let disturbed = rows.iter().any(|row| count(row, |row| row.disturbed) > 0);
     if disturbed {
         heads.extend(["#disturbed", "#undisturbed alone"]);
@@ -224,6 +218,9 @@ fn rows_table(analysis: &Analysis<'_>, question: &Question, metric: &Metric, loa
     }
     let cells = rows.into_iter().map(|row| {
         let mut cells = cells(analysis, row);
+        if joined {
+            cells.extend(other_run(row));
+        }
         if disturbed {
             let number = count(row, |row| row.disturbed).to_string();
             cells.extend([Cell::number(number), undisturbed(row)]);
@@ -288,6 +285,18 @@ fn count(row: &Row<'_>, of: impl Fn(&Comparison) -> usize) -> usize {
 
 fn failures(comparison: &Comparison) -> usize {
     comparison.failed.iter().sum()
+}
+
+/// Effect and interval of the other run.
+fn other_run(row: &Row<'_>) -> [Cell; 2] {
+    let other = row.other.as_ref().and_then(|other| other.estimate.as_ref());
+    let other = other.filter(|_| !row.emulated);
+    let interval = other.and_then(|all| all.interval);
+    [
+        other.map_or_else(|| "-".to_owned(), |all| digits(all.effect)),
+        interval.map_or_else(|| "-".to_owned(), |at| range(at.lower, at.upper)),
+    ]
+    .map(Cell::number)
 }
 
 /// Effect and interval over the undisturbed blocks alone.

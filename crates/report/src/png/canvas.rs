@@ -11,7 +11,7 @@ pub(super) type Polygon = Vec<Point>;
 /// Scan lines of a pixel row. Along a scan line, coverage is exact.
 const LINES: usize = 16;
 
-/// What a polygon is filled with.
+/// The fill of a polygon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ink {
     pub(super) colour: [u8; 3],

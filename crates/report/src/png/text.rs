@@ -47,7 +47,7 @@ impl Style {
         polygons
     }
 
-    /// Breaks words into lines that are no wider than `room`, where there is a space to break at.
+    /// Breaks words at spaces into lines of at most `room` in width.
     pub(super) fn lines(self, words: &str, room: f64) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for word in words.split_whitespace() {
@@ -64,7 +64,7 @@ impl Style {
 
     /// The words, or as many of their letters as `room` has place for and an ellipsis.
     pub(super) fn shorten(self, words: &str, room: f64) -> String {
-        // What was set smaller to fit exactly is not shortened by a rounding error.
+        // Text that was scaled to fit exactly must not be shortened by a rounding error.
         let room = room * (1.0 + 1e-9);
         if self.width(words) <= room {
             return words.to_owned();

@@ -6,7 +6,7 @@ use units::format::quantity;
 
 use super::scale::{Scale, float};
 use super::{Anchor, Figure, Fill, Stroke, label_width};
-use crate::analysis::{Analysis, FLOOR};
+use crate::analysis::Analysis;
 use crate::line::Line;
 use crate::palette::{Look, look_of};
 use crate::record::Metric;
@@ -32,10 +32,10 @@ pub(crate) fn boxes(
     title: String,
     width: f64,
 ) -> Option<Figure> {
-    let arms = &analysis.record.header.arms;
+    let header = &analysis.record.header;
+    let arms = header.arms.iter();
     let rows: Vec<Row<'_>> = arms
-        .iter()
-        .filter(|arm| *arm != FLOOR && shown(arm))
+        .filter(|arm| !header.is_floor(arm) && shown(arm))
         .map(|arm| (arm, analysis.first_values(&metric.name, load, arm)))
         .filter(|(_, values)| !values.is_empty())
         .collect();
@@ -75,12 +75,15 @@ fn panel(
     let values = rows.iter().flat_map(|(_, values)| values).copied();
     let references = References {
         // They are the bare link's and the baseline's, which are not compared with what was emulated.
-        floor: of_all(FLOOR).filter(|_| !emulated),
+        floor: header
+            .floor()
+            .filter(|_| !emulated)
+            .and_then(|floor| Some((of_all(floor)?, floor))),
         band: band(analysis, metric, load).filter(|_| !emulated),
         line: line(analysis, metric, load, rows),
     };
     let all: Vec<f64> = values
-        .chain(references.floor)
+        .chain(references.floor.map(|(value, _)| value))
         .chain(references.line)
         .collect();
     let scale = Scale::fit(&all, left, figure.width() - RIGHT);
@@ -143,15 +146,16 @@ fn row(figure: &mut Figure, scale: Scale, y: f64, look: Look, values: &[f64]) {
     figure.close();
 }
 
-/// What values are looked at beside.
-struct References {
-    floor: Option<f64>,
+/// Values that the boxes are compared with.
+struct References<'a> {
+    /// The median of the floor, and its name.
+    floor: Option<(f64, &'a str)>,
     band: Option<(f64, f64)>,
     /// The rate of a card's line.
     line: Option<f64>,
 }
 
-impl References {
+impl References<'_> {
     /// The floor and the line as faint lines, and the A/A band as a faint strip about the baseline's median.
     fn draw(&self, figure: &mut Figure, scale: Scale, (top, bottom): (f64, f64)) {
         figure.open("soft");
@@ -164,8 +168,8 @@ impl References {
             );
             figure.text((f64::midpoint(from, to), top - 6.0), Anchor::Middle, "A/A");
         }
-        for (value, named) in [(self.floor, "floor"), (self.line, "line rate")] {
-            let Some(value) = value else { continue };
+        let line = self.line.map(|rate| (rate, "line rate"));
+        for (value, named) in [self.floor, line].into_iter().flatten() {
             let x = scale.at(value);
             figure.line((x, top), (x, bottom), Stroke::new(1.2).dash("3 3"));
             figure.text((x, top - 6.0), Anchor::Middle, named);

@@ -18,9 +18,9 @@ const NS_PER_US: f64 = 1000.0;
 /// A kind of histogram that trials may hold.
 struct HistogramKind {
     name: &'static str,
-    /// What its values are.
+    /// The name of the values.
     what: &'static str,
-    /// What they are of.
+    /// The name of the items that have them.
     of: &'static str,
 }
 

@@ -32,7 +32,7 @@ pub(crate) const WIDTH: f64 = 680.0;
 pub(crate) const NARROW: f64 = 340.0;
 /// Units above a figure that stands alone, for its title.
 pub(crate) const ABOVE: f64 = 34.0;
-/// Of all text where a figure stands alone, in its units.
+/// The size of all text in a figure that stands alone, in its units.
 pub(crate) const FONT_SIZE: f64 = 12.5;
 
 /// A figure with the words that stand for it where it cannot be seen.
@@ -143,7 +143,7 @@ impl Figure {
         self.elements.push(Element::Text { at, anchor, words });
     }
 
-    /// What a pointer resting here is told.
+    /// Adds the tooltip of this place.
     pub(crate) fn hint(&mut self, words: &str) {
         self.elements.push(Element::Hint(words.to_owned()));
     }
@@ -279,7 +279,7 @@ mod tests {
     use crate::palette::GREYS;
 
     #[test]
-    fn a_legend_of_long_names_has_more_lines_and_its_plot_begins_below_them() {
+    fn long_legend_moves_plot_down() {
         let legend = |name: &str, count: usize| {
             let entry = (name.to_owned(), GREYS[0]);
             vec![entry; count]

@@ -1,4 +1,4 @@
-//! What figures are made of. SVG and PNG are both drawn from these.
+//! The shapes of figures. SVG and PNG are both drawn from these.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -13,7 +13,7 @@ pub(crate) enum Element {
     /// Begins a group whose shapes have the colour of these classes. Groups are not nested.
     Open(String),
     Close,
-    /// What a pointer resting on the group is told.
+    /// The tooltip of the group.
     Hint(String),
     Line(Place, Place, Stroke),
     Path(Vec<Place>, Stroke),

@@ -43,7 +43,7 @@ fn an_interval_that_lies_wholly_within_is_agreement() {
 
 #[test]
 fn one_that_lies_across_leaves_it_open() {
-    // What the synthetic blocks scatter by is 5 %.
+    // The synthetic blocks scatter by 5 %.
     let lines = claims(&record(0.5));
     let open = "whether gso agrees with recv within 0.5 % is open: ";
     assert!(lines.iter().any(|line| line.starts_with(open)), "{lines:?}");

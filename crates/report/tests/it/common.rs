@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use report::Record;
-use report::presentation::{Colour, Presentation};
+use report::presentation::{Colour, DelaySplit, Energy, Presentation};
 use report::record::{Better, Effect, Header, Metric, Question, Skip, Stacks, Trial};
 use serde_json::json;
 use splitmix::SplitMix64;
@@ -55,6 +55,7 @@ pub(crate) fn record(blocks: usize, loads: usize) -> Record {
         }
     }
     Record {
+        folder: "out".into(),
         header,
         trials,
         notices: Vec::new(),
@@ -112,8 +113,20 @@ fn header(blocks: usize, loads: usize) -> Header {
         programs: BTreeMap::new(),
         presentation: Presentation {
             colours: COLOURS.map(|(arm, colour)| (arm.to_owned(), colour)).into(),
-            busy_polling: Some("busy".to_owned()),
+            floor: Some("floor".to_owned()),
+            delay_split: Some(DelaySplit {
+                metric: "delay_p50".to_owned(),
+                arm: "busy".to_owned(),
+                first: "{amount} of {baseline}'s delay is waking up ({baseline} minus {arm})"
+                    .to_owned(),
+                second: "{amount} is work ({arm} minus {floor})".to_owned(),
+            }),
             softirq: vec!["xdp".to_owned(), "tc".to_owned()],
+            energy: Some(Energy {
+                beside: "cpu_ns_per_delivery".to_owned(),
+                metric: "energy_uj_per_delivery".to_owned(),
+                each: "delivery".to_owned(),
+            }),
         },
     }
 }

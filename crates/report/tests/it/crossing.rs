@@ -45,7 +45,7 @@ fn each_pair_has_the_size_from_which_on_it_is_decided() {
     ] {
         assert!(lines.iter().any(|said| said == line), "{line}: {lines:?}");
     }
-    // One number of rules is no series.
+    // One number of rules is not a series.
     assert_eq!(
         lines.len(),
         4,

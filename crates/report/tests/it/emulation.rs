@@ -93,7 +93,7 @@ fn a_real_floor_is_not_taken_off_what_was_emulated() {
 }
 
 #[test]
-fn what_stood_against_a_comparison_is_not_said_where_there_is_none() {
+fn emulated_rows_have_no_reason() {
     let mut record = common::record(20, 1);
     let failing = |trial: &report::record::Trial| trial.arm == "xdp" && trial.block < 8;
     for trial in record.trials.iter_mut().filter(|trial| failing(trial)) {

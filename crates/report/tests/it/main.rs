@@ -10,3 +10,4 @@ mod netbench;
 mod page;
 mod pair;
 mod results;
+mod second_run;

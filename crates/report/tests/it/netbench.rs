@@ -87,7 +87,7 @@ fn answer<'a>(text: &'a str, question: &str, load: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn under_each_load_a_question_is_answered_by_the_metric_of_its_test() {
+fn question_uses_each_tests_metric() {
     let record = record();
     let text = terminal::results(&Analysis::new(&record));
     let tcp = answer(&text, "How long?", "test=tcp_rr").join("\n");
@@ -97,7 +97,7 @@ fn under_each_load_a_question_is_answered_by_the_metric_of_its_test() {
     );
     let udp = answer(&text, "How long?", "test=udp_rr").join("\n");
     assert!(udp.contains("udp rr p50 3."), "{text}");
-    // Goodput is no answer to how long.
+    // Goodput does not answer how long a frame takes.
     assert!(
         answer(&text, "How long?", "test=tcp_stream").is_empty(),
         "{text}"
@@ -146,7 +146,7 @@ fn names_of_arms_stay_inside_their_figures() {
 }
 
 #[test]
-fn a_cards_line_rate_is_drawn_beside_goodput_and_said_below_round_trips() {
+fn line_rate_appears_with_goodput() {
     let mut record = record();
     let drawn = |record: &Record| {
         let analysis = Analysis::new(record);
@@ -170,12 +170,12 @@ fn a_cards_line_rate_is_drawn_beside_goodput_and_said_below_round_trips() {
         drawn(&record),
         (vec!["tcp_stream_mbps-2-boxes".to_owned()], 3)
     );
-    // Of two cards that differ nothing is said.
+    // Two cards that differ have no line.
     let other = json!(2500);
     let facts = &mut record.trials[0].environment;
     facts.insert("line.speed_mbps".to_owned(), other);
     assert_eq!(drawn(&record).1, 2);
-    // So far below it that nothing else could be told apart.
+    // The values are too far below the line to show both.
     for trial in &mut record.trials {
         let speed = json!(400_000);
         trial
@@ -186,10 +186,9 @@ fn a_cards_line_rate_is_drawn_beside_goodput_and_said_below_round_trips() {
 }
 
 #[test]
-fn of_other_machines_it_is_said_that_their_noise_is_not_seen() {
+fn remote_noise_is_disclaimed() {
     let mut record = record();
-    let said =
-        "Served by other machines: metal (tcp://192.0.2.2:7411). What disturbs those is not seen";
+    let said = "Served by other machines: metal (tcp://192.0.2.2:7411). Noise on those machines is not measured";
     let text = |record: &Record| terminal::results(&Analysis::new(record));
     assert!(!text(&record).contains("other machines"));
     let agent = "tcp://192.0.2.2:7411".to_owned();

@@ -118,11 +118,17 @@ fn disturbance_leads_the_page() {
     for trial in &mut record.trials {
         trial.flags = vec!["CPU stolen 6.1 % (usual: 3.0 %)".to_owned()];
     }
+    record.folder = "an out".into();
     let html = page(&Analysis::new(&record));
     parse(&html);
     let lead = html.split("</header>").next().unwrap();
     assert!(lead.contains("90 of 90 trials were disturbed; most often: CPU stolen 6.1 %"));
-    assert!(lead.contains("--resume --blocks 20"));
+    let command = "lowroad compare relay-delay --seed 4711 --out 'an out' --resume --blocks 20";
+    assert!(lead.contains(command), "{lead}");
+    assert!(lead.contains("Claims hold for this machine in this run."));
+    // This is the maximum.
+    record.header.blocks = 1000;
+    assert!(!page(&Analysis::new(&record)).contains("--resume"));
 }
 
 #[test]
@@ -190,7 +196,7 @@ fn every_figure_stands_alone_and_the_headline_becomes_a_png() {
 }
 
 #[test]
-fn a_devices_batch_is_drawn_stream_by_stream_of_a_trial_that_nobody_disturbed() {
+fn batch_timeline_uses_undisturbed_trial() {
     let mut record = common::record(10, 1);
     let span = |stream, part: &str, start_us, end_us| Span {
         stream,
@@ -255,7 +261,7 @@ fn the_page_is_written_where_asked() {
 }
 
 #[test]
-fn a_questions_figures_have_its_arms_and_those_they_are_compared_with() {
+fn question_figures_show_its_arms() {
     let mut record = common::record(10, 1);
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     record.header.questions[0].arms = names(&["tc"]);
@@ -289,7 +295,7 @@ fn a_questions_figures_have_its_arms_and_those_they_are_compared_with() {
         assert_eq!(drawn(&first, kind), ["recv", "busy", "tc"], "{kind}");
         assert_eq!(drawn(&second, kind), ["recv", "xdp"], "{kind}");
     }
-    // Each row is in one of the tables; what nobody asks about is with the first.
+    // Each row is in one of the tables; rows that no question asks about are in the first.
     let rows = |part: &str, arm: &str| part.matches(&format!("</span>{arm}</th>")).count();
     assert!(rows(&first, "tc") > 0 && rows(&second, "tc") == 0);
     assert!(rows(&first, "xdp") == 0 && rows(&second, "xdp") > 0);

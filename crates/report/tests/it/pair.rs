@@ -51,7 +51,7 @@ fn measured(record: &mut report::Record, duration: &str, idle: &str) {
 }
 
 #[test]
-fn what_was_measured_otherwise_is_refused_and_older_records_are_read() {
+fn other_measures_are_refused() {
     let run = |duration, idle| {
         let mut record = common::record(10, 1);
         measured(&mut record, duration, idle);

@@ -3,7 +3,7 @@
 use splitmix::SplitMix64;
 use stats::{Better, Block, Comparison, Criteria, Effect, Flags, Verdict};
 
-/// What disturbs the trials of a report. Values are logarithms; the noise of a trial is 2 % where nothing else is said.
+/// The disturbance of a report's trials. Values are logarithms; the noise of a trial is 2 % by default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Noise {
     Normal,
@@ -42,7 +42,7 @@ impl Noise {
     ];
 }
 
-/// What is simulated.
+/// A simulated report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Simulation {
     pub(crate) noise: Noise,
@@ -164,6 +164,7 @@ impl Simulation {
             better: Better::Lower,
             rows: self.rows,
             resolution: 0.0,
+            offset: 0.0,
             flags: [
                 count(&|block| usize::from(block.arm_disturbed), 1),
                 count(&of_baseline, 2),
@@ -172,7 +173,7 @@ impl Simulation {
         Comparison::new(&criteria, blocks, &clean)
     }
 
-    /// How many of so many reports meet `condition`.
+    /// How many of `reports` reports meet `condition`.
     pub(crate) fn count(&self, reports: usize, condition: impl Fn(&[Comparison]) -> bool) -> usize {
         // A seed of its own for each kind, so that a kind can be simulated by itself.
         let kind = Noise::ALL.iter().position(|noise| *noise == self.noise);

@@ -22,6 +22,7 @@ const CRITERIA: Criteria = Criteria {
     better: Better::Lower,
     rows: 6,
     resolution: 0.0,
+    offset: 0.0,
     flags: [Flags {
         flagged: 0,
         trials: 0,
@@ -90,6 +91,31 @@ fn effect_inside_the_band_is_not_claimed() {
     let result = compare(&noisy);
     assert_eq!(result.verdict, Verdict::NoDifference);
     assert!(result.all.unwrap().interval.unwrap().lower > 1.0);
+    assert_eq!(
+        result.reason.as_deref(),
+        Some("the effect lies within the A/A band")
+    );
+}
+
+#[test]
+fn wide_interval_keeps_its_margin_from_equality() {
+    // The widest margin of a report is the one of its interval's own width: from just above 1 to 3.
+    let mut wide = blocks(10, 1.05);
+    for block in &mut wide[6..] {
+        block.arm = block.arm.map(|value| 3.0 * value);
+    }
+    let criteria = Criteria {
+        rows: 40,
+        ..CRITERIA
+    };
+    let result = compare_by(&criteria, &wide);
+    assert!(result.all.unwrap().interval.unwrap().lower > 1.0);
+    assert_eq!(result.verdict, Verdict::NoDifference);
+    let reason = result.reason.unwrap();
+    assert!(
+        reason.starts_with("a claim in a report of 40 rows needs an interval"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -248,6 +274,34 @@ fn interval_is_widened_by_the_resolution() {
     assert!(interval.lower < 0.98 && interval.upper > 1.02);
 }
 
+/// A delay of 100 less a floor of 99 is known as the delay is, and not as the difference of 1 is.
+#[test]
+fn difference_is_as_uncertain_as_what_it_was_taken_off() {
+    let blocks: Vec<Block> = (0..20)
+        .map(|_| Block {
+            arm: Some(1.0),
+            baseline: Some(1.5),
+            aa: Some((1.5, 1.5)),
+            ..Block::default()
+        })
+        .collect();
+    let criteria = |offset| Criteria {
+        effect: Effect::Difference,
+        resolution: 0.004,
+        offset,
+        ..CRITERIA
+    };
+    let claimed = compare_by(&criteria(0.0), &blocks);
+    assert_eq!(claimed.verdict, Verdict::Better);
+    let result = compare_by(&criteria(99.0), &blocks);
+    assert_eq!(result.verdict, Verdict::NoDifference);
+    let interval = result.all.unwrap().interval.unwrap();
+    assert!(
+        (interval.upper - (-0.5 + 0.004 * 200.5)).abs() < 1e-9,
+        "{interval:?}"
+    );
+}
+
 #[test]
 fn value_below_zero_is_less_than_any_above() {
     let mut mixed = blocks(20, 0.5);
@@ -258,7 +312,7 @@ fn value_below_zero_is_less_than_any_above() {
     let all = result.all.unwrap();
     assert!(all.interval.unwrap().upper < 0.52);
     assert!(all.aa.unwrap().upper < 1.03);
-    // Of the other side, it claims nothing.
+    // It claims nothing on the other side.
     let mut slower = blocks(20, 2.0);
     slower
         .iter_mut()

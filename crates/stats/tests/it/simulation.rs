@@ -1,5 +1,5 @@
-//! What the verdict does over thousands of simulated reports: how often it claims a difference that is not there, and
-//! how often it finds one that is. Seeded; no clock. `cargo run --release -p stats --example verdict` simulates more.
+//! The verdict over thousands of simulated reports: how often it claims a difference that does not exist, and
+//! how often it finds one that does. Seeded; no clock. `cargo run --release -p stats --example verdict` simulates more.
 
 use stats::{Effect, Estimate};
 

@@ -98,7 +98,7 @@ impl Machine {
         let (say, said) = channel();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                // Nobody may listen any more.
+                // The receiver may be gone.
                 let _ = say.send(serde_json::from_str(&line).unwrap());
             }
         });
@@ -239,7 +239,7 @@ fn remote_servers_are_measured_beside_local() {
         let why = cpu.unwrap_or_else(|| panic!("{arm}: {}", record[0]))["reason"].to_string();
         assert!(why.contains("CPU is not seen"), "{why}");
     }
-    let said = "What disturbs those is not seen";
+    let said = "Noise on those machines is not measured";
     assert!(stdout(&output).contains(said), "{}", stdout(&output));
     let report = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(
@@ -340,7 +340,7 @@ fn unreachable_server_is_skipped_with_remedy() {
     succeeded(&dry);
     let said = stdout(&dry);
     for (arm, what, remedy) in [
-        ("metal", "refuses this client", "token-file of [host.metal]"),
+        ("metal", "refuses this client", "[host.metal]'s token-file"),
         (
             "box",
             "Connection refused",

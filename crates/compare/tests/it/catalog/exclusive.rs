@@ -98,7 +98,7 @@ fn work_takes_its_time_in_userspace() {
 
 #[test]
 #[ignore = "the whole of --quick"]
-fn work_on_each_packet_is_done_in_userspace_and_takes_its_time() {
+fn packet_work_runs_in_userspace() {
     if let Some(record) = block("relay-work", &[]) {
         check_work(&trials(record));
     }
@@ -158,7 +158,7 @@ loads = [0]
 "#;
 
 #[test]
-fn what_a_relay_refuses_is_what_its_receivers_miss() {
+fn relay_drops_equal_receiver_losses() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("limited.toml");
     std::fs::write(&plan, RATE_LIMIT).unwrap();
@@ -357,7 +357,7 @@ fn rows_of_many_flows_have_latency() {
 
 #[test]
 #[ignore = "the cost as well"]
-fn every_rate_class_has_its_rows_and_its_cost() {
+fn rate_classes_have_rows_and_cost() {
     let Some(trials) = live("features-rate", &[2, 9], &["recv", "xdp-flow"]) else {
         return;
     };
@@ -380,7 +380,7 @@ fn inferences_beside_a_capture_are_counted() {
 }
 
 #[test]
-fn trees_in_the_kernel_say_what_they_say_in_userspace() {
+fn kernel_trees_agree_with_userspace() {
     let arms = ["xdp-flow", "tree-at-8", "tree-every", "tree-complete"];
     let Some(trials) = live("features-tree", &[0], &arms) else {
         return;

@@ -142,7 +142,7 @@ fn ctrl_c_keeps_whole_blocks() {
         said.contains(&format!("interrupted: {blocks} blocks kept")),
         "{said}"
     );
-    assert!(said.contains("ends after this trial"), "{said}");
+    assert!(said.contains("stopping after this trial"), "{said}");
     assert!(
         said.contains("--seed 7") && said.contains("--resume"),
         "{said}"
@@ -160,11 +160,16 @@ fn ctrl_c_keeps_whole_blocks() {
     fs::create_dir(&before).unwrap();
     fs::copy(cut.join("record.jsonl"), before.join("record.jsonl")).unwrap();
 
-    // Another seed is asked for, and not taken: the record's own decides.
+    let other = compare(&plan, &cut, &["--resume", "--seed", "8"]);
+    let refused = { other }.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("has the seed 7, not 8; leave --seed out"),
+        "{}",
+        stderr(&refused)
+    );
     succeeded(&alone(|| {
-        compare(&plan, &cut, &["--resume", "--seed", "8"])
-            .output()
-            .unwrap()
+        compare(&plan, &cut, &["--resume"]).output().unwrap()
     }));
     let whole = record(&cut);
     assert_eq!(whole[0]["seed"], 7);
@@ -186,7 +191,7 @@ fn ctrl_c_keeps_whole_blocks() {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_at_once_and_says_what_removes_the_rest() {
+fn second_ctrl_c_ends_at_once() {
     if !sys::require::root() {
         return;
     }
@@ -211,13 +216,50 @@ fn a_second_ctrl_c_ends_at_once_and_says_what_removes_the_rest() {
         }
         interrupt(&child);
         let mut said = String::new();
-        hear(&mut errors, &mut said, "ends after this trial");
+        hear(&mut errors, &mut said, "stopping after this trial");
         interrupt(&child);
         end(child, errors, said)
     });
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("sudo lowroad clean"), "{said}");
+    let _turn = cleaning::turn();
+    succeeded(&lowroad(&["clean"]).output().unwrap());
+}
+
+#[test]
+fn second_ctrl_c_runs_teardown() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("made");
+    let plan = folder.path().join("long.toml");
+    let text = PLAN
+        .replace("\"20ms\"", "\"600s\"")
+        .replace("\"floor\", \"quilkin\"", "\"mine\"");
+    let arm = "\n[[arm]]\nname = \"mine\"\nsetup = \"touch {here}/made\"\nteardown = \"rm {here}/made\"\n";
+    fs::write(&plan, text.replace("\"floor\"", "\"mine\"") + arm).unwrap();
+    let output = alone(|| {
+        let out = tempfile::tempdir_in(folder.path()).unwrap();
+        let out = out.path().join("out");
+        let mut command = compare(&plan, &out, &["--seed", "7"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !made.exists() && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "no trial begins in a minute");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        interrupt(&child);
+        let mut said = String::new();
+        hear(&mut errors, &mut said, "stopping after this trial");
+        interrupt(&child);
+        end(child, errors, said)
+    });
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(!made.exists(), "{}", stderr(&output));
     let _turn = cleaning::turn();
     succeeded(&lowroad(&["clean"]).output().unwrap());
 }
@@ -263,7 +305,7 @@ fn made_by(pid: u32) -> Vec<String> {
 }
 
 #[test]
-fn what_one_leaves_that_was_killed_is_removed_by_clean() {
+fn clean_removes_remains_of_kill() {
     if !sys::require::root() {
         return;
     }

@@ -37,7 +37,7 @@ fn block_of(text: &str, arms: &str) -> Option<Vec<Value>> {
     }));
     let record = record(&out);
     let report = std::fs::read_to_string(out.join("report.html")).unwrap();
-    // The baseline's repeats are no arms of their own there.
+    // The baseline's repeats are not separate arms there.
     let drawn = record
         .iter()
         .any(|line| line["repeat"] == 0 && line["histograms"]["rtt"].is_object());
@@ -84,7 +84,7 @@ fn check(record: &[Value]) -> BTreeSet<(String, String)> {
         let own = !["iperf3", "sockperf", "netperf", "nuttcp", "ping"].contains(&arm);
         if own && load.contains("rr") && !load.starts_with("cpu") {
             assert!(trial["histograms"]["rtt"].is_object(), "{trial}");
-            // Of few transactions there is none.
+            // A few transactions have no such percentile.
             let times = |share: &str| values.iter().find(|(name, _)| name.ends_with(share));
             if let Some((_, p99)) = times("_us_p99") {
                 assert!(times("_us_p50").unwrap().1.as_f64() <= p99.as_f64());
@@ -161,8 +161,8 @@ fn rate_search_and_cpu_are_measured() {
 }
 
 #[test]
-fn containers_of_an_engine_are_measured_over_both_of_their_links() {
-    let test = "containers_of_an_engine_are_measured_over_both_of_their_links";
+fn engine_containers_run_over_both_links() {
+    let test = "engine_containers_run_over_both_links";
     daemon::with_docker(&test_path(module_path!(), test), || {
         let Some(record) = block(
             "netbench-matrix",
@@ -239,7 +239,7 @@ fn tuning_is_tried_by_itself() {
 }
 
 #[test]
-fn virtual_machines_are_measured_and_say_whether_they_are_emulated() {
+fn virtual_machines_report_emulation() {
     if !sys::require::requested("boots virtual machines") {
         return;
     }
@@ -307,7 +307,7 @@ fn loads_are_offered(loads: &[usize], named: &[&str]) {
                 assert!((per_message - 1472.0).abs() < 1.0, "{trial}");
                 let lost = trial["values"]["udp_stream_loss_pct"].as_f64().unwrap();
                 assert!((0.0..=100.0).contains(&lost), "{trial}");
-                // What is sent is what was asked for, or the trial is flagged for less.
+                // The sender reaches the rate, or the trial is flagged.
                 let mbps = trial["values"]["udp_stream_mbps"].as_f64().unwrap();
                 assert!(mbps < 300.0, "{trial}");
             }
@@ -330,7 +330,7 @@ fn sizes_flows_and_datagrams_are_offered() {
 
 #[test]
 #[ignore = "every size"]
-fn sizes_flows_and_streams_of_datagrams_are_offered_as_they_are_asked_for() {
+fn offered_load_matches_options() {
     loads_are_offered(
         &[],
         &[
@@ -428,7 +428,7 @@ fn trials_beside_busy_process_are_flagged() {
 
 #[test]
 #[ignore = "every load of the experiment"]
-fn every_trial_beside_a_busy_process_is_flagged_for_it() {
+fn busy_neighbour_flags_every_trial() {
     neighbours_are_flagged(&[0, 1, 2]);
 }
 

@@ -387,7 +387,7 @@ print("round trips", len(times), "median", statistics.median(times), "ns")
 "#;
 
 #[test]
-fn server_and_client_are_measured_by_what_they_print() {
+fn client_output_gives_the_metrics() {
     if !sys::require::root() || program().is_none() {
         return;
     }

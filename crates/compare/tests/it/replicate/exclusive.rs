@@ -122,7 +122,7 @@ fn milliseconds_are_whole(arms: &[&str]) {
     };
     for trial in record.split_off(1) {
         assert!(!trial["flags"].to_string().contains("failed"), "{trial}");
-        // Of 20 requests.
+        // The sum over 20 requests.
         let sum = trial["values"]["origin_ms"].as_f64().unwrap() * 20.0;
         assert!(sum > 0.0 && (sum - sum.round()).abs() < 1e-6, "{trial}");
     }
@@ -168,7 +168,7 @@ fn check_copies(mut record: Vec<Value>, writes: u64, copies: u64) {
 }
 
 #[test]
-fn a_copy_has_what_is_written_over_every_transport() {
+fn copies_match_over_every_transport() {
     if let Some(record) = block("replicate-lag", 0, &[]) {
         check_copies(record, 200, 1);
     }

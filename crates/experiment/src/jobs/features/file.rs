@@ -13,12 +13,12 @@ use crate::arms::{Place, ProgramArm, ProgramProcess, Values};
 use crate::outcome::Outcome;
 use crate::program::{Lowroad, children_cpu};
 
-/// What reading a capture took.
+/// The cost of reading a capture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunCost {
     pub(super) wall: Duration,
-    /// Of the program and all its processes. A program that reads a file from the page cache does
-    /// nothing in interrupts: here its own account is the machine's.
+    /// CPU of the program and all its processes. A program that reads a file from the page cache does
+    /// nothing in interrupts, so its own account is complete.
     pub(super) cpu: Duration,
 }
 

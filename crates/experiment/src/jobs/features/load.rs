@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use packet::payload;
 use serde::Deserialize;
 use toml::Value;
+use units::{Pps, Size, Span};
 
 use crate::bench::JobTrialSpec;
-use crate::load::{JobLoad, JobMeasure, file_name, option_words};
-use crate::units::{Bytes, PacketRate, Span};
+use crate::load::{JobLoad, JobMeasure, common_keys, file_name, option_words, rate_word};
 
 /// One trial of features.
 pub(super) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
 
-/// What trials of features measure.
+/// The measures of features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
@@ -22,11 +22,11 @@ pub(crate) enum Measure {
     File,
     /// Whole-machine CPU per packet at a fixed rate.
     Cpu,
-    /// What a capture takes in at a fixed rate, or of all that can be sent.
+    /// The packets that a capture takes in at a fixed rate, or at full speed.
     Goodput,
     /// How long after a packet the row of its flow is there.
     RowLatency,
-    /// What else the receiving CPU can do beside a capture.
+    /// Other work that the receiving CPU can do beside a capture.
     Freed,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Load {
     /// Where the packets come from.
     #[serde(default)]
     pub(super) from: LoadSource,
-    pub(super) payload: Option<Bytes>,
-    pub(super) rate: Option<PacketRate>,
+    pub(super) payload: Option<Size>,
+    pub(super) rate: Option<Pps>,
     /// How many flows the packets of a live capture belong to.
     pub(super) flows: Option<usize>,
-    /// How many packets a capture of our own making has.
+    /// The number of packets in a generated capture.
     pub(super) packets: Option<usize>,
     pub(super) duration: Span,
-    /// What is captured live.
+    /// The medium of a live capture.
     #[serde(default)]
     pub(super) link: Link,
     /// Options of `lowroad features live`.
@@ -74,7 +74,7 @@ pub(crate) struct Load {
     pub(super) options: BTreeMap<String, Value>,
 }
 
-/// What the packets of a live capture come over.
+/// The medium of a live capture's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Link {
@@ -99,13 +99,15 @@ pub(super) enum LoadSource {
 impl JobLoad for Load {
     type Measure = Measure;
 
+    common_keys!();
+
     fn label(&self) -> String {
         let mut words = Vec::new();
         if let LoadSource::Pcap(path) = &self.from {
             words.push(file_name(path));
         }
         words.extend(self.payload.map(|size| size.to_string()));
-        words.extend(self.rate.map(|rate| rate.to_string()));
+        words.extend(self.rate.map(rate_word));
         words.extend(self.flows.map(|flows| format!("{flows}-flows")));
         words.extend(self.packets.map(|packets| format!("{packets}-packets")));
         match self.measure {
@@ -118,18 +120,6 @@ impl JobLoad for Load {
         }
         words.extend(option_words(&self.options));
         words.join(" ")
-    }
-
-    fn duration(&self) -> Span {
-        self.duration
-    }
-
-    fn set_duration(&mut self, duration: Span) {
-        self.duration = duration;
-    }
-
-    fn measure(&self) -> Option<Measure> {
-        self.measure
     }
 }
 
@@ -168,7 +158,7 @@ fn check_capture(load: &Load) -> Result<(), String> {
     match (&load.from, load.packets) {
         (LoadSource::Generator, Some(1..)) | (LoadSource::Pcap(_), None) => Ok(()),
         (LoadSource::Generator, _) => {
-            Err("a capture of our own making needs a number of packets".to_owned())
+            Err("a generated capture needs a number of packets".to_owned())
         }
         (LoadSource::Pcap(_), Some(_)) => {
             Err("a capture has its own packets: leave the number out".to_owned())
@@ -180,7 +170,8 @@ fn check_capture(load: &Load) -> Result<(), String> {
 fn check_live(load: &Load, measure: Measure) -> Result<(), String> {
     if load.from != LoadSource::Generator || load.packets.is_some() {
         return Err(
-            "what is captured live comes from the generator: leave from and packets out".to_owned(),
+            "the packets of a live capture come from the generator: leave from and packets out"
+                .to_owned(),
         );
     }
     if !load
@@ -190,7 +181,7 @@ fn check_live(load: &Load, measure: Measure) -> Result<(), String> {
         return Err(format!("a live load has flows = 1 to {MAX_FLOWS}"));
     }
     if let Some(payload) = load.payload
-        && !(payload::LEN..=MAX_PAYLOAD_LEN).contains(&payload.0)
+        && !(payload::LEN..=MAX_PAYLOAD_LEN).contains(&payload.length())
     {
         return Err(format!(
             "a payload of {payload}; datagrams hold {}B (the generated header) to {MAX_PAYLOAD_LEN}B",
@@ -200,7 +191,7 @@ fn check_live(load: &Load, measure: Measure) -> Result<(), String> {
     match (load.rate, measure) {
         (None, Measure::Goodput) => {}
         (None, _) => return Err("a rate is missing, such as rate = \"10kpps\"".to_owned()),
-        (Some(rate), _) if rate.0 < 100.0 && load.link == Link::Direct => {
+        (Some(rate), _) if rate.0 < 100 && load.link == Link::Direct => {
             return Err("frames cannot be paced slower than 100pps".to_owned());
         }
         (Some(_), _) => {}
@@ -215,7 +206,7 @@ fn check_options(load: &Load) -> Result<(), String> {
     for (key, value) in &load.options {
         if !OPTIONS.contains(&key.as_str()) {
             return Err(format!(
-                "options: no {key:?}; there are: {}",
+                "options: {key:?} is not known; there are: {}",
                 OPTIONS.join(", ")
             ));
         }

@@ -21,10 +21,11 @@ use crate::noise::NoiseMonitor;
 use crate::outcome::Outcome;
 use crate::placement::{Placement, on_no_host};
 use crate::plan::Plan;
+use crate::{cpus, environment};
 
 /// The placeholder of a capture: what refers to it reads files, and everything else sees an interface.
 const CAPTURE: &str = "capture";
-/// What commands of programs that see packets may refer to.
+/// The placeholders in commands of programs that see packets.
 const PLACEHOLDERS: &[Placeholder] = &[
     Placeholder::new("interface", "the device whose packets the program sees"),
     Placeholder::new(
@@ -38,7 +39,7 @@ const PLACEHOLDERS: &[Placeholder] = &[
 /// Our reader of captures.
 const PCAP: &str = "pcap";
 
-/// What the arms and loads of features need of this machine.
+/// The requirements of the arms and loads of features.
 #[derive(Debug)]
 pub(crate) struct FeaturesRequirements;
 
@@ -201,7 +202,7 @@ impl JobBench for FeaturesBench {
         Ok(Self {
             monitor: NoiseMonitor::new()?,
             foreign: OccupancyProbe::attach()?,
-            cpus: crate::cpus::ends()?,
+            cpus: cpus::ends()?,
             folder: tempfile::tempdir()?,
         })
     }
@@ -212,6 +213,9 @@ impl JobBench for FeaturesBench {
             let mut outcome = file::trial(spec, &capture, self.folder.path())?;
             self.monitor.note(&self.foreign, &mut outcome)?;
             return Ok(outcome);
+        }
+        if environment::starts_each_trial(spec.environment) {
+            self.cpus = cpus::draw(spec.seed)?;
         }
         let awake = IdleGuard::start(spec.idle)?;
         let (stage, mut outcome) = live::trial(self, spec)?;

@@ -24,11 +24,11 @@ pub(super) fn applies(
             "see the loads with N=1",
         ),
         DELAYED_FLOOR if measure != Measure::Delay => refuse(
-            "it adds a known delay, and nothing else that is measured",
+            "it adds a known delay and changes nothing else",
             "see the loads whose delay is measured",
         ),
         NULL_PROBE if !application => refuse(
-            "probes that do not stamp have no delay to tell",
+            "probes that do not stamp packets cannot measure delay",
             "see the loads with the scope application",
         ),
         "busy" if application && cpus <= 2 => refuse(
@@ -88,17 +88,17 @@ pub(super) fn applies_in(
     }
     if placement.environment == CONTAINER_IN_GUEST {
         return Err(Missing::new(
-            "in a container in a guest each program has files of its own: none can ask a relay for its counters",
+            "in a container in a guest, programs share no files, so none can read the relay's counters",
             "place the relay in vm, or in a container of this machine",
         ));
     }
     match (measure, load.jitter) {
         (Measure::Change, _) => Err(Missing::new(
-            "its control socket is not this machine's: changes would be timed with a program's start",
+            "its control socket is not on this machine, so the time of a change would include a program's start",
             "measure changes in native or oci",
         )),
         (_, Some(_)) if placement.guest => Err(Missing::new(
-            "a virtual machine has direct links and bridges, and no impaired ones",
+            "a virtual machine has direct links and bridges, but no impaired links",
             "see the loads without jitter",
         )),
         _ => Ok(()),

@@ -69,7 +69,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
             .counts()
             .map(|(name, count)| (name.to_owned(), count)),
     );
-    // The visitor's packets are no subscriber's to the probe; those it was to get are not foreign.
+    // To the probe, the visitor is not a subscriber; the packets that it should get are not foreign.
     for name in ["received", "foreign"] {
         outcome
             .counts
@@ -101,7 +101,7 @@ pub(super) fn trial(bench: &RelayBench, spec: &TrialSpec<'_>) -> Result<(Stage, 
 
 fn interval_ns(load: &Load) -> u64 {
     load.rate
-        .and_then(|rate| u64::try_from(Duration::from_secs_f64(1.0 / rate.0).as_nanos()).ok())
+        .map(|rate| 1_000_000_000 / u64::from(rate.0))
         .unwrap_or_default()
 }
 
@@ -113,7 +113,7 @@ struct Visit {
     left: u64,
 }
 
-/// What joining and leaving gave.
+/// The results of joining and leaving.
 #[derive(Debug, Default, PartialEq)]
 struct Changes {
     /// From the request to the first packet got, or the last one, in milliseconds.
@@ -320,7 +320,7 @@ mod tests {
             visit(9_000_000, 12_000_000, 12_300_000),
         ];
         let packets = [
-            // Nobody had asked for it.
+            // No subscriber had asked for it.
             packet(900_000, 950_000),
             // It had waited in the relay.
             packet(900_000, 1_200_000),

@@ -124,7 +124,7 @@ fn replayed<'a>(
     path: &Path,
     outcome: &mut Outcome,
 ) -> Result<(Report, Losses<'a>)> {
-    let rate = spec.load.rate.map(|rate| rate.0);
+    let rate = spec.load.rate.map(|rate| f64::from(rate.0));
     let offered = Offered {
         backend: Backend::Pcap(Replay {
             path: path.to_owned(),
@@ -146,7 +146,7 @@ fn replayed<'a>(
     Ok((report, losses))
 }
 
-/// What tells the packets of a stream apart that is not our generator's.
+/// Identifies the packets of a stream that is not our generator's.
 pub(super) fn key(from: &LoadSource) -> MatchKey {
     match from {
         LoadSource::MpegTs | LoadSource::Pcap(_) => MatchKey::PayloadHash,
@@ -185,7 +185,7 @@ pub(super) fn generate(
     packets: Option<u64>,
 ) -> Result<SendReport> {
     let offered = Offered {
-        rate: load.rate.map(|rate| rate.0),
+        rate: load.rate.map(|rate| f64::from(rate.0)),
         amount: packets.map_or(Amount::Time(load.duration.0), Amount::Packets),
         fifo: true,
         ..bench.offered(stage, load, run)?
@@ -242,7 +242,7 @@ pub(super) fn note_delay(outcome: &mut Outcome, report: &Report) {
         .insert("delay".to_owned(), report.delay.clone());
 }
 
-/// A run id nobody else uses: the trial's seed, even so that the warm-up's is another.
+/// A run id that no other trial uses: the trial's seed, made even so that the warm-up's differs.
 pub(super) fn run_id(seed: u64) -> u32 {
     u32::try_from(seed & 0xffff_fffe).unwrap_or(2)
 }

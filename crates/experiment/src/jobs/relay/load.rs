@@ -2,21 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use packet::payload;
 use relay::plan::MAX_FANOUT;
 use relay::spec::StreamSpec;
 use serde::Deserialize;
 use toml::{Table, Value};
+use units::{Pps, Size, Span};
 
 use crate::bench::JobTrialSpec;
-use crate::load::{JobLoad, JobMeasure, file_name, option_words};
-use crate::units::{Bytes, PacketRate, Span};
+use crate::load::{
+    JobLoad, JobMeasure, common_keys, file_name, option_words, rate_word, time_word,
+};
 
 /// One trial of the relay.
 pub(crate) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
 
-/// What trials of the relay measure.
+/// The measures of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
@@ -65,13 +68,13 @@ pub(crate) struct Load {
     /// Where the packets come from.
     #[serde(default)]
     pub(crate) from: LoadSource,
-    pub(crate) payload: Option<Bytes>,
+    pub(crate) payload: Option<Size>,
     /// Absent for a throughput search and for a media stream, which has its own rate.
-    pub(crate) rate: Option<PacketRate>,
+    pub(crate) rate: Option<Pps>,
     #[serde(default)]
     pub(crate) subscribers: usize,
     pub(crate) duration: Span,
-    /// What joins the hosts.
+    /// The link between the hosts.
     #[serde(default)]
     pub(crate) link: Link,
     /// Random delay, from 0 to this and the same in every trial, on the link before the relay: that
@@ -82,7 +85,7 @@ pub(crate) struct Load {
     pub(crate) options: BTreeMap<String, Value>,
 }
 
-/// What joins two hosts.
+/// A link between two hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Link {
@@ -112,7 +115,7 @@ pub(crate) enum LoadSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scope {
-    /// From the sender's egress to the receiver's ingress; nobody receives.
+    /// From the sender's egress to the receiver's ingress, without a receiving program.
     #[default]
     StampToStamp,
     /// From the intended time of sending to a receiving application, waking up included.
@@ -131,10 +134,10 @@ impl Load {
             measure: None,
             scope: Scope::default(),
             from: LoadSource::Generator,
-            payload: Some(payload.parse()?),
-            rate: Some(rate.parse()?),
+            payload: Some(quantity(payload)?),
+            rate: Some(quantity(rate)?),
             subscribers,
-            duration: duration.parse()?,
+            duration: quantity(duration)?,
             link: Link::default(),
             jitter: None,
             options: BTreeMap::new(),
@@ -142,8 +145,14 @@ impl Load {
     }
 }
 
+fn quantity<T: FromStr<Err = String>>(text: &str) -> anyhow::Result<T> {
+    text.parse().map_err(anyhow::Error::msg)
+}
+
 impl JobLoad for Load {
     type Measure = Measure;
+
+    common_keys!();
 
     fn label(&self) -> String {
         let mut words = Vec::new();
@@ -154,7 +163,7 @@ impl JobLoad for Load {
             LoadSource::Pcap(path) => words.push(file_name(path)),
         }
         words.extend(self.payload.map(|size| size.to_string()));
-        words.extend(self.rate.map(|rate| rate.to_string()));
+        words.extend(self.rate.map(rate_word));
         if self.subscribers > 0 {
             words.push(format!("N={}", self.subscribers));
         }
@@ -169,21 +178,12 @@ impl JobLoad for Load {
         if self.link == Link::Bridge {
             words.push("bridge".to_owned());
         }
-        words.extend(self.jitter.map(|jitter| format!("jitter={jitter}")));
+        words.extend(
+            self.jitter
+                .map(|jitter| format!("jitter={}", time_word(jitter))),
+        );
         words.extend(option_words(&self.options));
         words.join(" ")
-    }
-
-    fn duration(&self) -> Span {
-        self.duration
-    }
-
-    fn set_duration(&mut self, duration: Span) {
-        self.duration = duration;
-    }
-
-    fn measure(&self) -> Option<Measure> {
-        self.measure
     }
 }
 
@@ -218,7 +218,7 @@ fn check_subscribers(load: &Load, measure: Measure) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} subscribers; there are 1 to {most}",
+        "{} subscribers; give 1 to {most}",
         load.subscribers
     ))
 }
@@ -231,7 +231,7 @@ fn check_generated(load: &Load, measure: Measure) -> Result<(), String> {
             0
         };
     if let Some(payload) = load.payload
-        && !(payload::LEN..=most).contains(&payload.0)
+        && !(payload::LEN..=most).contains(&payload.length())
     {
         return Err(format!(
             "a payload of {payload}; datagrams hold {}B (the generated header) to {most}B",
@@ -243,14 +243,15 @@ fn check_generated(load: &Load, measure: Measure) -> Result<(), String> {
             Err("video needs a stream to decode: from = \"rtp\" or \"mpeg-ts\"".to_owned())
         }
         (Measure::Throughput, Some(rate)) => Err(format!(
-            "a rate of {rate}; throughput is searched for: leave it out"
+            "a rate of {}; throughput is searched for: leave it out",
+            rate_word(rate)
         )),
         (Measure::Throughput, None) => Ok(()),
         (_, None) => Err("a rate is missing, such as rate = \"10kpps\"".to_owned()),
-        (_, Some(rate)) if rate.0 * load.duration.0.as_secs_f64() < 1.0 => Err(format!(
-            "not one packet is sent in {} at {rate}",
-            load.duration
-        )),
+        (_, Some(rate)) if f64::from(rate.0) * load.duration.0.as_secs_f64() < 1.0 => {
+            let (time, rate) = (time_word(load.duration), rate_word(rate));
+            Err(format!("no packet is sent in {time} at {rate}"))
+        }
         _ => Ok(()),
     }
 }

@@ -17,6 +17,7 @@ mod video;
 use anyhow::Result;
 use loadgen::{Amount, Backend, Load as Offered};
 use probes::occupancy::OccupancyProbe;
+use units::Size;
 
 pub(crate) use self::delay::on_stage as delay_on;
 pub(crate) use self::load::{Load, Measure, TrialSpec};
@@ -25,15 +26,15 @@ use self::stage::Layout;
 pub(crate) use self::stage::Stage;
 use crate::arms::{FOLDER, HERE, Placeholder, ProgramTerms};
 use crate::bench::JobBench;
-use crate::environment::NATIVE;
+use crate::cpus;
+use crate::environment::{self, NATIVE};
 use crate::idle::IdleGuard;
 use crate::noise::NoiseMonitor;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use crate::presentation::FLOOR;
 use crate::program::Lowroad;
 
-/// The bare link, without a relay.
-const FLOOR: &str = "floor";
 /// The floor, measured by probes that neither stamp nor match: what the probes themselves cost.
 const NULL_PROBE: &str = "null-probe";
 /// The floor, where each packet is delayed by [`INJECTED_DELAY_NS`] more: a difference of known size.
@@ -43,7 +44,7 @@ pub(crate) const INJECTED_DELAY_NS: u32 = 50_000;
 /// The arms without a relay.
 const BARE: [&str; 3] = [FLOOR, NULL_PROBE, DELAYED_FLOOR];
 
-/// What commands of programs that relay may refer to.
+/// The placeholders in commands of programs that relay.
 const PLACEHOLDERS: &[Placeholder] = &[
     Placeholder::new("listen", "where packets are sent to, as `ADDRESS:PORT`"),
     Placeholder::new("address", "the address of `{listen}`"),
@@ -81,7 +82,7 @@ pub(crate) struct RelayBench {
 impl RelayBench {
     /// A bench for any load of the relay.
     pub(crate) fn prepare() -> Result<Self> {
-        let [sender_cpu, relay_cpu] = crate::cpus::ends()?;
+        let [sender_cpu, relay_cpu] = cpus::ends()?;
         Ok(Self {
             sender_cpu,
             relay_cpu,
@@ -132,7 +133,7 @@ impl RelayBench {
             destinations: vec![stage.ingest],
             source_mac: device.mac,
             destination_mac: next.mac,
-            payload_len: load.payload.map_or(PAYLOAD, |size| size.0),
+            payload_len: load.payload.map_or(PAYLOAD, Size::length),
             rate: None,
             amount: Amount::Time(load.duration.0),
             burst: 1,
@@ -177,6 +178,16 @@ impl JobBench for RelayBench {
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
+        if environment::starts_each_trial(spec.environment) {
+            [self.sender_cpu, self.relay_cpu] = cpus::draw(spec.seed)?;
+        }
+        self.measure(spec)
+    }
+}
+
+impl RelayBench {
+    /// Runs a trial on the CPUs that the bench has.
+    pub(crate) fn measure(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {
         let awake = IdleGuard::start(spec.idle)?;
         let (mut stage, mut outcome) = match spec.measure {
             Measure::Delay => delay::trial(self, spec),
@@ -188,8 +199,8 @@ impl JobBench for RelayBench {
         stage.note(&mut outcome)?;
         stage.stop()?;
         drop(awake);
-        // While the hosts stand: the kernel's threads remove them for long after, which is no noise
-        // beside the trial.
+        // While the hosts stand: the kernel's threads remove them for long after, which must not count as
+        // noise of the trial.
         let _pause = stage.bed.pause_guests()?;
         self.monitor.note(&self.foreign, &mut outcome)?;
         Ok(outcome)

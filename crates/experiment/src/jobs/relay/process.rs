@@ -38,7 +38,7 @@ impl RelayProcess {
             .payload(&["relay", "serve", "--config"])
             .args([&path])
             .works_in(folder)
-            .tells()
+            .with_ready_notification()
             .stdout(Stream::Null)
             .stderr(File::create(&errors)?);
         let mut child = host.start(program)?;

@@ -1,4 +1,4 @@
-//! What the relay's arms and loads need of this machine.
+//! The requirements of the relay's arms and loads.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

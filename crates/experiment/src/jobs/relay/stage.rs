@@ -222,7 +222,7 @@ impl Stage {
     /// Ends the forwarder.
     pub(super) fn stop(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.forwarder, Forwarder::Nothing) {
-            Forwarder::Program(program) => program.stop(Place::Host(self.bed.host("relay")?)),
+            Forwarder::Program(program) => program.stop(),
             Forwarder::Nothing | Forwarder::Relay(_) => Ok(()),
         }
     }
@@ -267,7 +267,7 @@ fn point(host: &Host, toward: &str) -> Result<Point> {
     })
 }
 
-/// What a relay's configuration file states.
+/// The contents of a relay's configuration file.
 pub(super) struct RelayConfig<'a> {
     pub(super) folder: &'a Path,
     pub(super) cpus: &'a [usize],

@@ -1,4 +1,4 @@
-//! Who sees what is written: `lowroad`, programs that people use for it today, or nobody.
+//! The program that captures writes: `lowroad`, a common alternative, or none.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -22,12 +22,12 @@ use crate::program::{Lowroad, program};
 /// How long it may take to start, and to write down what it has.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(5);
-/// What an external program writes down is in this folder.
+/// The folder for the output of an external program.
 const PROGRAM_FOLDER: &str = "program";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arm {
-    /// Nobody.
+    /// No capture.
     None,
     /// `lowroad replicate capture --journal`.
     Journal,
@@ -43,7 +43,7 @@ pub(super) enum Arm {
     Program,
 }
 
-/// What follows the tree in a trial.
+/// The program that follows the tree in a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Follower<'a> {
     pub(super) arm: Arm,
@@ -105,7 +105,7 @@ impl Arm {
         }
     }
 
-    /// What writes a log that can be compared with the tree.
+    /// Whether it writes a log that can be compared with the tree.
     pub(super) fn is_own(self) -> bool {
         matches!(self, Self::Journal | Self::Data)
     }
@@ -176,11 +176,11 @@ impl RunningArm {
         }
     }
 
-    /// Ends it as a user would, once nobody writes any more: its account, where it gives one.
+    /// Ends it as a user would, once the writer has stopped, and returns its account, if it gives one.
     pub(super) fn stop(mut self) -> Result<Option<Value>> {
         self.unmount();
         if let Some(program) = self.program.take() {
-            program.stop(Place::Machine)?;
+            program.stop()?;
         }
         let Some(mut child) = self.child.take() else {
             return Ok(None);
@@ -263,7 +263,7 @@ impl RunningArm {
 
     fn unmount(&self) {
         if self.arm == Arm::Bindfs {
-            // Nobody uses it any more, or what does is killed next.
+            // It is no longer in use, or its users are killed next.
             let _ended = umount2(&self.work, MntFlags::MNT_DETACH);
         }
     }

@@ -21,7 +21,7 @@ use crate::program::Lowroad;
 
 const TICK: Duration = Duration::from_millis(5);
 
-/// What brings a tree to its copies.
+/// The way of a tree to its copies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'a> {
     /// A build, by this transport.
@@ -35,11 +35,11 @@ pub(super) enum Source<'a> {
 pub(super) struct Chain {
     transport: Transport,
     lowroad: Lowroad,
-    /// What replaces all the services.
+    /// The program that replaces all services.
     program: Option<ProgramProcess>,
     /// The source's: the capture, and what ships its log.
     source: Vec<Service>,
-    /// What stands between.
+    /// The broker between them.
     broker: Option<Service>,
     receivers: Vec<Service>,
     appliers: Vec<Service>,
@@ -47,7 +47,7 @@ pub(super) struct Chain {
     pub(super) trees: Vec<PathBuf>,
 }
 
-/// What became of a tree's changes.
+/// The fate of a tree's changes.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) capture: Value,
@@ -153,7 +153,7 @@ impl Chain {
     /// Ends it, the source first.
     pub(super) fn stop(self) -> Result<Account> {
         if let Some(program) = self.program {
-            program.stop(Place::Machine)?;
+            program.stop()?;
             return Ok(Account {
                 capture: Value::Null,
                 sent: 0,

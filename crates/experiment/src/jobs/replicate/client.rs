@@ -49,7 +49,7 @@ impl Client {
         })
     }
 
-    /// Sends so many requests; what each took, shortest first.
+    /// Sends `requests` requests, and returns the time of each, shortest first.
     pub(super) fn send(&mut self, requests: usize) -> Result<Vec<Duration>> {
         let mut took = Vec::with_capacity(requests);
         for _ in 0..requests {

@@ -1,4 +1,4 @@
-//! What a load cost the whole machine, from its first byte until the arm has written down its last.
+//! The cost of a load on the whole machine, from its first byte until the arm has logged its last.
 
 use std::path::Path;
 use std::thread;
@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_millis(600);
 const TICK: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the machine does before anything is started.
+/// The usage of the machine before anything is started.
 pub(super) fn before() -> Result<Usage> {
     idle(&accountant()?)
 }
@@ -61,7 +61,7 @@ fn rest(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ends the arm, and notes what it says of itself. `bytes` is what was written to the tree.
+/// Ends the arm, and notes its account. `bytes` is what was written to the tree.
 pub(super) fn end(
     of: Arm,
     running: RunningArm,

@@ -16,7 +16,7 @@ pub(super) fn trial(bench: &ReplicateBench, source: Source<'_>, load: &Load) -> 
     let mut outcome = Outcome::default();
     let number = |option| load::count(load, option) as u64;
     let steady = WriteLoad {
-        size: load.payload.context("writes of a size")?.0,
+        size: load.payload.context("writes of a size")?.length(),
         files: number(load::FILES).max(1),
         rate: number(load::RATE).max(1),
         sync: number(load::SYNC),
@@ -61,7 +61,7 @@ pub(super) fn trial(bench: &ReplicateBench, source: Source<'_>, load: &Load) -> 
     let account = chain.stop()?;
     let said = |name: &str| account.capture[name].as_u64().unwrap_or(0);
     let written = (PLACES + 2 * writes) * steady.size as u64;
-    // What an external program sends is not known.
+    // The bytes that an external program sends are not known.
     if !of_program {
         let name = "sent_bytes_per_byte".to_owned();
         let each = float(account.sent) / float(written);

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Value;
+use units::{Size, Span};
 
 use crate::bench::JobTrialSpec;
-use crate::load::{JobLoad, JobMeasure, option_words};
-use crate::units::{Bytes, Span};
+use crate::load::{JobLoad, JobMeasure, common_keys, option_words};
 
 /// One trial of replicate.
 pub(super) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
 
-/// What trials of replicate measure.
+/// The measures of replicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
@@ -49,7 +49,7 @@ impl JobMeasure for Measure {
 pub(crate) struct Load {
     pub(super) measure: Option<Measure>,
     /// Bytes of a write, or of a database's row.
-    pub(super) payload: Option<Bytes>,
+    pub(super) payload: Option<Size>,
     pub(super) duration: Span,
     #[serde(default)]
     pub(super) options: BTreeMap<String, Value>,
@@ -58,22 +58,12 @@ pub(crate) struct Load {
 impl JobLoad for Load {
     type Measure = Measure;
 
+    common_keys!();
+
     fn label(&self) -> String {
-        let payload = self.payload.iter().map(Bytes::to_string);
+        let payload = self.payload.iter().map(Size::to_string);
         let words: Vec<_> = payload.chain(option_words(&self.options)).collect();
         words.join(" ")
-    }
-
-    fn duration(&self) -> Span {
-        self.duration
-    }
-
-    fn set_duration(&mut self, duration: Span) {
-        self.duration = duration;
-    }
-
-    fn measure(&self) -> Option<Measure> {
-        self.measure
     }
 }
 
@@ -137,7 +127,7 @@ pub(super) fn check(load: &Load, measure: Measure) -> Result<(), String> {
 fn check_writes(load: &Load) -> Result<(), String> {
     let many = load.options.len() == 1 && counted(load, WRITES);
     let sized = |size: usize| (8..=MAX_WRITE_LEN).contains(&size);
-    if many && load.payload.is_some_and(|payload| sized(payload.0)) {
+    if many && load.payload.is_some_and(|payload| sized(payload.length())) {
         return Ok(());
     }
     Err("writes need a payload of 8B to 1MiB, and options = { writes = N }".to_owned())
@@ -169,7 +159,7 @@ fn check_lag(load: &Load) -> Result<(), String> {
     let flag = load.options.get(IN_PLACE).is_none_or(Value::is_bool);
     let sized = load
         .payload
-        .is_some_and(|payload| (8..=64 << 10).contains(&payload.0));
+        .is_some_and(|payload| (8..=64 << 10).contains(&payload.length()));
     if all_known && told && ranges && flag && sized {
         return Ok(());
     }

@@ -56,7 +56,7 @@ impl MemoryDisk {
         done(Command::new("mkfs.ext4").args(MAKE).arg(&image))?;
         fs::create_dir(at)?;
         let mut mount = Command::new("mount");
-        // What was removed is not to stay in memory.
+        // Removed files must not stay in memory.
         done(mount.args(["-o", "loop,discard"]).arg(&image).arg(at))
     }
 
@@ -71,7 +71,7 @@ impl MemoryDisk {
 
     pub(super) fn folders(&self) -> Result<TrialFolders> {
         Ok(TrialFolders {
-            // Not the whole file system: nobody gives a program one.
+            // A subdirectory, because programs rarely have a whole file system.
             tree: tempfile::tempdir_in(self.disk())?,
             out: tempfile::tempdir()?,
         })

@@ -40,7 +40,7 @@ use crate::program::program;
 
 /// The placeholder of a copy: what refers to it is measured for its lag.
 const COPY: &str = "copy";
-/// What commands of programs that follow a tree may refer to.
+/// The placeholders in commands of programs that follow a tree.
 const PLACEHOLDERS: &[Placeholder] = &[
     Placeholder::new("tree", "the folder whose files are written to"),
     Placeholder::new(COPY, "the folder in which the program keeps a copy of them"),
@@ -48,7 +48,7 @@ const PLACEHOLDERS: &[Placeholder] = &[
     HERE,
 ];
 
-/// What the arms and loads of replicate need of this machine.
+/// The requirements of the arms and loads of replicate.
 #[derive(Debug)]
 pub(crate) struct ReplicateRequirements;
 
@@ -78,7 +78,10 @@ impl JobRequirements<Load> for ReplicateRequirements {
             return Ok(());
         }
         let remedy = "file, tcp and nats measure lag; all others measure writes and requests";
-        Err(Missing::new(format!("{arm} is not measured so"), remedy))
+        Err(Missing::new(
+            format!("{arm} does not have this measure"),
+            remedy,
+        ))
     }
 
     fn check_program(&self, program: &ProgramArm) -> Result<(), Missing> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use units::Size;
 
 use super::arm::Follower;
 use super::client::{Client, by_curl};
@@ -24,7 +25,7 @@ pub(super) fn trial(
     let mut outcome = Outcome::default();
     let application = Application::of(load).context("requests to an application")?;
     let requests = load::count(load, load::REQUESTS);
-    let row = load.payload.map_or(0, |payload| payload.0);
+    let row = load.payload.map_or(0, Size::length);
     let idle = cost::before()?;
     let folders = bench.disk.folders()?;
     let mut running = follower.start(&folders)?;

@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Service {
     child: Child,
-    /// Of its own, for what it says.
+    /// The service's own folder, for its output.
     folder: PathBuf,
 }
 

@@ -161,7 +161,7 @@ impl WriteLoad {
         &files[usize::try_from(index).unwrap_or(0)]
     }
 
-    /// Of which file, and where in it.
+    /// The file of a write, and its place in the file.
     fn place(&self, number: u64) -> (u64, u64) {
         let place = (number - 1) % PLACES;
         (place % self.files, place / self.files * self.size as u64)
@@ -188,7 +188,7 @@ impl Observations {
         self.copies.iter().map(of_copy).collect()
     }
 
-    /// What this share of the writes is not later than, in nanoseconds.
+    /// The lateness that this share of the writes does not exceed, in nanoseconds.
     pub(super) fn late(&self, share: f64) -> u64 {
         let mut late = self.late.clone();
         late.sort_unstable();
@@ -196,7 +196,7 @@ impl Observations {
     }
 }
 
-/// Of what is sorted.
+/// A quantile of sorted values.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

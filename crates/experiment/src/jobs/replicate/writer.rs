@@ -15,11 +15,11 @@ use testbed::Child;
 /// Places in the file, which are written to in turn: 4 MB of pages, which stay in the page cache.
 const PLACES: u64 = 1000;
 
-/// What a writer is asked to do.
+/// A request to a writer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     file: PathBuf,
-    /// Of a write.
+    /// The size of a write.
     bytes: usize,
     writes: u64,
 }
@@ -33,7 +33,7 @@ pub(super) struct WriteTimes {
     pub(super) p95: f64,
 }
 
-/// Answers a line to each line, until there are no more. The first line says its process.
+/// Answers each line with a line, until the input ends. The first line has its process id.
 ///
 /// # Errors
 /// When the lines cannot be read or written, or the file cannot be written.

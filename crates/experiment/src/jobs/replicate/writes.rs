@@ -18,7 +18,7 @@ pub(super) fn trial(
     load: &Load,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    let size = load.payload.context("writes of a size")?.0;
+    let size = load.payload.context("writes of a size")?.length();
     let writes = load::count(load, load::WRITES) as u64;
     let idle = cost::before()?;
     let folders = bench.disk.folders()?;

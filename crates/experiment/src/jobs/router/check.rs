@@ -11,16 +11,18 @@ pub(super) fn check(load: &Load, measure: Measure) -> Result<(), String> {
         return Err("a router needs a table: ipv4, ipv6 or rules".to_owned());
     };
     if load.flows.is_some() && measure != Measure::Forward {
-        return Err("a router has a table, traffic and options, and nothing of packets".to_owned());
+        return Err(
+            "a router has a table, traffic and options: leave out the keys of packets".to_owned(),
+        );
     }
     if let Table::Ipv4(0) | Table::Ipv6(0) = table {
-        return Err("a table of no prefixes".to_owned());
+        return Err("the table has no prefixes".to_owned());
     }
     if load
         .next_hops
         .is_some_and(|hops| !(1..=32_767).contains(&hops))
     {
-        return Err("there are 1 to 32767 next hops".to_owned());
+        return Err("next-hops is from 1 to 32767".to_owned());
     }
     if load.next_hops.is_some() && arms::table_kind(table) == TableKind::Rules {
         return Err("rules have no next hops".to_owned());

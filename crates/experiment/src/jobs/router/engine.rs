@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What an engine is asked to do. Names in it have no characters that JSON would escape: peers read
-/// requests without knowing more of JSON.
+/// A request to an engine. Names in it have no characters that JSON would escape, because peers parse requests
+/// without a complete JSON parser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Request {
@@ -36,7 +36,7 @@ pub(super) enum Request {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LoadAnswer {
     pub(super) build_s: f64,
-    /// Of the lookup structure.
+    /// The size of the lookup structure.
     pub(super) mib: f64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct PassAnswer {
     /// A lookup, in nanoseconds.
     pub(super) ns: f64,
     pub(super) lookups: u64,
-    /// Of the keys whose answers are known.
+    /// Wrong answers among the keys whose answers are known.
     pub(super) wrong: u64,
     /// Over all keys, the sum of place * answer, places counted from 1.
     pub(super) checksum: u64,
@@ -58,7 +58,7 @@ pub(super) struct PassAnswer {
 pub(super) struct UpdateAnswer {
     pub(super) updates: u64,
     pub(super) updates_per_s: f64,
-    /// Of one update.
+    /// The median time of an update.
     pub(super) median_us: f64,
     pub(super) longest_us: f64,
     /// A lookup meanwhile, in nanoseconds.
@@ -122,7 +122,7 @@ impl Engine {
         self.output.read_line(&mut line)?;
         if line.is_empty() {
             let said = std::fs::read_to_string(&self.errors).unwrap_or_default();
-            let last = said.trim().lines().last().unwrap_or("it said nothing");
+            let last = said.trim().lines().last().unwrap_or("it printed nothing");
             bail!("the engine ended: {last}");
         }
         let answer: Value = serde_json::from_str(&line).context("the engine's answer")?;

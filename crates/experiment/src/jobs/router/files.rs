@@ -16,7 +16,7 @@ const SEED: u64 = 42;
 /// Updates made for a trial, which takes them from the beginning when it is through.
 const UPDATES: usize = 4 << 20;
 
-/// What was written for the loads so far.
+/// The files that were written for the loads so far.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use toml::Value;
+use units::Span;
 
 use super::tables::{Table, Traffic};
 use crate::bench::JobTrialSpec;
-use crate::load::{JobLoad, JobMeasure, option_words};
-use crate::units::Span;
+use crate::load::{JobLoad, JobMeasure, common_keys, option_words};
 
 /// One trial of the router.
 pub(super) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
@@ -17,7 +17,7 @@ pub(super) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
 /// The option that sets the rate of updates. Without it, one update follows the other.
 pub(super) const OFFERED_OPTION: &str = "offered";
 
-/// What trials of the router measure.
+/// The measures of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Measure {
@@ -55,9 +55,9 @@ impl JobMeasure for Measure {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Load {
     pub(super) measure: Option<Measure>,
-    /// What it looks up in.
+    /// The table to look up in.
     pub(super) table: Option<Table>,
-    /// What it looks up.
+    /// The keys to look up.
     pub(super) traffic: Option<Traffic>,
     /// Next hops of a table that has none.
     pub(super) next_hops: Option<u16>,
@@ -66,13 +66,15 @@ pub(crate) struct Load {
     /// How many flows forwarded packets belong to.
     pub(super) flows: Option<usize>,
     pub(super) duration: Span,
-    /// What forwarding, updates and processing are like.
+    /// Options of forwarding, updates and processing.
     #[serde(default)]
     pub(super) options: BTreeMap<String, Value>,
 }
 
 impl JobLoad for Load {
     type Measure = Measure;
+
+    common_keys!();
 
     /// `uniform 901899-prefixes`, `fw1 100k uniform`.
     fn label(&self) -> String {
@@ -89,17 +91,5 @@ impl JobLoad for Load {
         words.extend((self.measure == Some(Measure::Build)).then(|| "build".to_owned()));
         words.extend(option_words(&self.options));
         words.join(" ")
-    }
-
-    fn duration(&self) -> Span {
-        self.duration
-    }
-
-    fn set_duration(&mut self, duration: Span) {
-        self.duration = duration;
-    }
-
-    fn measure(&self) -> Option<Measure> {
-        self.measure
     }
 }

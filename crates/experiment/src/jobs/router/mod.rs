@@ -42,7 +42,7 @@ use crate::placement::{Placement, on_no_host};
 use crate::plan::Plan;
 use crate::program::Lowroad;
 
-/// What commands of programs that forward may refer to.
+/// The placeholders in commands of programs that forward.
 const PLACEHOLDERS: &[Placeholder] = &[
     Placeholder::new("interface", "the device that packets come in by"),
     Placeholder::new("egress_interface", "the device that they leave by"),
@@ -53,7 +53,7 @@ const PLACEHOLDERS: &[Placeholder] = &[
     HERE,
 ];
 
-/// What the arms and loads of the router need of this machine.
+/// The requirements of the arms and loads of the router.
 #[derive(Debug)]
 pub(crate) struct RouterRequirements;
 
@@ -85,7 +85,7 @@ impl JobRequirements<Load> for RouterRequirements {
         let forwards = forwarding::ARMS.contains(&arm);
         match (measure == Measure::Process, process::ARMS.contains(&arm)) {
             (true, true) => return Ok(()),
-            (true, false) => return Err(Missing::new("it is not of process", "cpu is")),
+            (true, false) => return Err(Missing::new("it is not an arm of process", "cpu is")),
             (false, true) => return Err(Missing::new("it processes", "say measure = \"process\"")),
             (false, false) => {}
         }
@@ -385,7 +385,7 @@ impl RouterBench {
     }
 }
 
-/// What a process calls the arm's engine: `lowroad` stands for another under each kind of table.
+/// A process's name of the arm's engine: `lowroad` stands for another engine for each kind of table.
 fn name_of(arm: &Arm, load: &Load) -> Result<String> {
     if arm.name != LOWROAD {
         return Ok(arm.name.to_owned());

@@ -55,7 +55,7 @@ impl Prefixes {
             return Ok(table);
         }
         Err(BadInput(format!(
-            "{} has {} prefixes of this family, and the load says {count}",
+            "{} has {} prefixes of this family, but the load asks for {count}",
             path.display(),
             table.routes.len()
         ))
@@ -231,7 +231,7 @@ impl Prefixes {
         route.first | host
     }
 
-    /// What a full table sees: mostly a known prefix with another next hop, one in ten a
+    /// The updates of a full table: mostly a known prefix with another next hop, one in ten a
     /// withdrawal, as many announced again; few prefixes have most of it.
     pub(super) fn churn(&self, hops: u16, count: usize, seed: u64) -> Vec<Update> {
         let mut random = SplitMix64::new(seed);
@@ -301,7 +301,7 @@ fn ranges(bits: u8, sorted: &[Route]) -> Vec<(u128, u16)> {
     while !open.is_empty() {
         close(&mut open, &mut ranges);
     }
-    // Of several at one address the last one counts.
+    // The last of several ranges at one address counts.
     ranges.reverse();
     ranges.dedup_by_key(|&mut (first, _)| first);
     ranges.reverse();

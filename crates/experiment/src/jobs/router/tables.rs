@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
-/// What is looked up in. The size is part of the load's name; where a table comes from is not:
-/// every record says that.
+/// The table of a lookup. Its size is part of the load's name. Its source is not, but is in every
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Table {
@@ -27,7 +27,7 @@ pub(super) struct RuleList {
     pub(super) count: usize,
 }
 
-/// What is looked up.
+/// The keys of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Traffic {

@@ -152,8 +152,12 @@ fn interrupted_run_continues_as_if_uncut() {
         assert_eq!(order(&kept), order(&whole.trials[..kept.len()]), "{cut}");
 
         run.stop.store(false, Ordering::Relaxed);
-        // The seed of the record decides, not this one.
-        let end = run.go(&plan, (8, true), All, clean).unwrap();
+        let refused = run.go(&plan, (8, true), All, clean).unwrap_err();
+        assert!(
+            refused.to_string().contains("another plan (--seed)"),
+            "{cut}: {refused:#}"
+        );
+        let end = run.go(&plan, (7, true), All, clean).unwrap();
         assert!(matches!(end, End::Complete), "{cut}: {end:?}");
         let continued = run.written();
         assert_eq!(continued.header.seed, 7, "{cut}");
@@ -214,6 +218,42 @@ fn record_is_begun_once_and_continued_where_it_is() {
     // Nothing is left to run.
     let end = run.go(&plan, (7, true), All, |_| unreachable!("nothing runs"));
     assert!(matches!(end.unwrap(), End::Complete));
+}
+
+#[test]
+fn run_that_cannot_be_joined_with_another_does_not_begin() {
+    let first = Run::new();
+    first.go(&two_loads(2), (7, false), All, clean).unwrap();
+    let header = first.written().header;
+    let again = |plan: &Plan| {
+        let run = Run::new();
+        let options = Options {
+            again: Some(&header),
+            ..options(1, &run.stop)
+        };
+        let ended = run_with(
+            plan,
+            run.folder.path(),
+            &options,
+            &mut DoneCounts::default(),
+            |_| Ok(Box::new(All)),
+            |_| Ok(Box::new(FunctionBench(clean))),
+        );
+        (ended, run.path().exists())
+    };
+    let (ended, begun) = again(&two_loads(2));
+    assert!(matches!(ended.unwrap(), End::Complete) && begun);
+    let mut other = two_loads(2);
+    other.arms.push("tc".to_owned());
+    other.loads.pop();
+    let (ended, begun) = again(&other);
+    let error = ended.unwrap_err();
+    assert!(error.is::<BadInput>() && !begun, "{error:#}");
+    let said = error.to_string();
+    assert!(
+        said.contains("arms recv, xdp and recv, xdp, tc; loads "),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What each arm runs: a datapath, or one with settings of its own.
+//! The program of each arm: a datapath, or a datapath with its own settings.
 
 use super::tree::{TREES, Tree};
 

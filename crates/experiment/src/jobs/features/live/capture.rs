@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The capture runs before everything else on its CPU.
 const NICENESS: i32 = -20;
 
-/// What a capture writes.
+/// The output of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
     /// A Parquet file in the trial's folder.
@@ -34,7 +34,7 @@ pub(super) enum Rows {
 pub(super) struct Capture {
     child: Child,
     rows: Rows,
-    /// Of an emulator or hypervisor and not its own.
+    /// Whether it runs in a guest: then its process is the emulator's or hypervisor's.
     guest: bool,
     errors: PathBuf,
 }
@@ -54,7 +54,7 @@ impl Capture {
             .payload(&[])
             .args(arguments((spec.arm, spec.load), interface, folder, rows)?)
             .works_in(folder)
-            .tells()
+            .with_ready_notification()
             .stdout(Stream::Piped)
             .stderr(File::create(&errors)?);
         let mut capture = Self {
@@ -165,7 +165,7 @@ pub(super) fn arguments(
     Ok(arguments)
 }
 
-/// What comes in over the link are copies that a mirror port sends, addressed to another machine.
+/// The options of a capture. Packets on the link are copies of a mirror port, addressed to another machine.
 fn options(arm: &str, load: &Load, rows: Rows) -> Vec<String> {
     let mut options = Vec::new();
     if rows == Rows::File && !load.options.contains_key("schema") {

@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_millis(30);
 const WARM_UP: Duration = Duration::from_millis(50);
 
 const MAX_SAMPLING_TIME: Duration = Duration::from_secs(1);
-/// Those of features, and the floor's; the first runs beside packets, the others for each.
+/// The programs of features and of the floor; the first runs beside packets, the others for each packet.
 const PROGRAMS: [&str; 4] = ["evict_flows", "count_flows", "record_packets", "count"];
 
 pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
@@ -69,7 +69,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
     stage.finish(&mut outcome)?;
     compare_answers(&stage, spec, &mut outcome)?;
 
-    // What was lost cost something, too, but is not what anybody wants to have for it.
+    // Lost packets cost CPU, too, but the cost is charged to those that arrived.
     let came = 1.0 - outcome.values["loss_pct"] / 100.0;
     let each = sent.sent as f64 * came;
     ensure!(each > 0.0, "no packet came");
@@ -179,8 +179,8 @@ fn sample_stacks(stage: &Stage, load: &Load) -> Result<Stacks> {
     })
 }
 
-/// What the thread that takes frames in and those of the capture run for a load, and its packets;
-/// `None` where there is no such thread, and whoever is interrupted does its work.
+/// The CPU time of the NAPI thread and of the capture's threads under a load, and its packets; `None`
+/// without a NAPI thread, when the interrupted task does its work.
 fn threads(stage: &Stage, load: &Load) -> Result<Option<(u64, u64)>> {
     let Some(napi) = stage.napi() else {
         return Ok(None);

@@ -18,7 +18,7 @@ use crate::jobs::features::load::TrialSpec;
 use crate::noise::Watch;
 use crate::outcome::Outcome;
 
-/// The model: as many complete trees of this depth, over so many inputs.
+/// The number of complete trees in the model.
 const TREES: usize = 32;
 const DEPTH: usize = 8;
 const INPUTS: usize = 16;

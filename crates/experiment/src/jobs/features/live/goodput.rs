@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use loadgen::Amount;
+use units::Pps;
 
 use super::capture::Rows;
 use super::stage::Stage;
@@ -10,16 +11,15 @@ use crate::jobs::features::FeaturesBench;
 use crate::jobs::features::load::{Load, TrialSpec};
 use crate::noise::Watch;
 use crate::outcome::Outcome;
-use crate::units::PacketRate;
 
 /// Frames before the measured ones, and how many a second: so few that they all come.
-const WARM_UP: (u64, f64) = (1000, 20e3);
+const WARM_UP: (u64, Pps) = (1000, Pps(20_000));
 
 pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stage, Outcome)> {
     let mut stage = Stage::set(bench.cpus(), spec, Rows::File)?;
     let (packets, rate) = WARM_UP;
     let slow = Load {
-        rate: Some(PacketRate(rate)),
+        rate: Some(rate),
         ..spec.load.clone()
     };
     stage.generate(&slow, Amount::Packets(packets))?;

@@ -24,9 +24,8 @@ use self::tree::Tree;
 use super::FeaturesBench;
 use crate::jobs::features::load::{Link, Load, Measure, TrialSpec};
 use crate::outcome::Outcome;
+use crate::presentation::FLOOR;
 
-/// The bare link: an XDP program counts the frames and drops them.
-pub(super) const FLOOR: &str = "floor";
 /// The datapath for devices whose driver knows no XDP.
 const GENERIC: &str = "xdp-generic";
 /// The one that needs no driver.
@@ -39,12 +38,12 @@ pub(super) fn arms() -> Vec<&'static str> {
     datapaths.chain([FLOOR]).chain(arm::names()).collect()
 }
 
-/// What `lowroad doctor` calls the datapath of an arm that has one.
+/// The name in `lowroad doctor` of an arm's datapath, if it has one.
 pub(super) fn datapath(arm: &str) -> Option<&str> {
     Some(arm::of(arm).0).filter(|name| *name != FLOOR)
 }
 
-/// Why the arm is not measured so under this load where the capture is in a guest.
+/// Why the arm does not have this measure under this load if the capture is in a guest.
 pub(super) fn applies_in(
     arm: &str,
     load: &Load,
@@ -57,7 +56,7 @@ pub(super) fn applies_in(
     let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
     match measure {
         _ if arm == FLOOR => refuse(
-            "the bare link's program is loaded from outside, and a guest's kernel is not to be reached so",
+            "the bare link's program is loaded from outside, which cannot reach a guest's kernel",
             "see it in native or oci",
         ),
         _ if load.link == Link::Loopback => refuse(
@@ -65,11 +64,11 @@ pub(super) fn applies_in(
             "see the loads on a link",
         ),
         Measure::RowLatency => refuse(
-            "packets have the time of the guest's clock, and rows come by this machine's: a delay across clocks is none",
+            "packets are timed by the guest's clock and rows by this machine's: the two clocks cannot be compared",
             "see it in native or oci",
         ),
         Measure::Freed => refuse(
-            "who uses the CPU beside the capture would not be in the guest",
+            "the thread beside the capture would not run in the guest",
             "see it in native or oci",
         ),
         _ => Ok(()),
@@ -93,7 +92,7 @@ pub(super) fn applies(arm: &str, load: &Load, measure: Measure) -> Result<(), Mi
             refuse("the loopback device has no driver for it")
         }
         Link::Direct if arm == GENERIC => {
-            refuse("the driver knows XDP: this is for devices whose does not")
+            refuse("the driver has XDP: this arm is for devices whose driver has not")
         }
         _ if arm == FLOOR && measure == Measure::RowLatency => refuse("the bare link has no rows"),
         _ if Tree::of(arm).is_some() && !tree::has_rows(load, measure) => Err(Missing::new(
@@ -104,7 +103,7 @@ pub(super) fn applies(arm: &str, load: &Load, measure: Measure) -> Result<(), Mi
     }
 }
 
-/// Why an external program is not measured so under this load.
+/// Why an external program does not have this measure under this load.
 pub(super) fn program_applies(load: &Load, measure: Measure) -> Result<(), Missing> {
     let refuse = |what: &str, remedy: &str| Err(Missing::new(what, remedy));
     match measure {
@@ -141,6 +140,6 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
         Measure::Goodput => goodput::trial(bench, spec),
         Measure::RowLatency => rows::trial(bench, spec),
         Measure::Freed => freed_cpu::trial(bench, spec),
-        _ => bail!("a live capture is not measured so"),
+        _ => bail!("a live capture does not have this measure"),
     }
 }

@@ -1,12 +1,12 @@
-//! What the method of the work that this experiment reproduces says of the same traffic, beside what is
-//! true. It compared a loop over a packet socket with a loader of an XDP program:
+//! The results of the origin's method for the same traffic, beside the true ones. The origin is the work that
+//! this experiment reproduces. It compared a loop over a packet socket with a loader of an XDP program:
 //!
 //! - The socket on the loopback device sees each packet twice, as it is sent and as it comes in; XDP
 //!   sees it once. The difference was taken for capacity.
 //! - CPU time was that of the measuring process. For the XDP program this only starts a loader and
 //!   waits; neither the loader nor the kernel's work is in it.
-//! - "Success" was the share of UDP among all packets seen. Nobody listens on the generator's ports, so
-//!   each datagram brings forth an ICMP error: half, whatever sees it.
+//! - "Success" was the share of UDP among all packets seen. The generator's ports have no listener, so
+//!   each datagram causes an ICMP error: the share is half, whatever sees it.
 //! - Latency was the time from the kernel's stamp to the end of the loop for the socket, and the
 //!   program's own run time for XDP.
 
@@ -29,7 +29,7 @@ const WINDOW: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const UDP: u8 = 17;
 
-/// What a method saw.
+/// The packets that a method saw.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observation {
     packets: u64,

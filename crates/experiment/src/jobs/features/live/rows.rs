@@ -70,7 +70,7 @@ pub(super) fn trial(bench: &FeaturesBench, spec: &TrialSpec<'_>) -> Result<(Stag
 #[derive(Debug, Default)]
 struct Latencies {
     taken: Mutex<Histogram>,
-    /// What comes now is what was left.
+    /// Rows from now on are leftovers.
     over: AtomicBool,
 }
 

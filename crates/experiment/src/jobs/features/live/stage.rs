@@ -13,6 +13,7 @@ use loadgen::{Amount, Backend, FarEnd, Load as Offered, SendReport, Verdict};
 use serde_json::Value;
 use tempfile::TempDir;
 use testbed::{Bed, Host, HostSpec, Kind, LinkKind, LinkSpec, Topology};
+use units::Size;
 
 use super::capture::{Capture, Rows};
 use super::{FLOOR, tree};
@@ -38,7 +39,7 @@ const MAX_BURST: usize = 64;
 /// The NAPI thread runs before everything else on its CPU.
 const NICENESS: i32 = -20;
 
-/// What counts the packets.
+/// The program that counts the packets.
 #[derive(Debug)]
 enum Counter {
     Nothing,
@@ -211,7 +212,7 @@ impl Stage {
     }
 
     fn offered(&self, load: &Load, amount: Amount) -> Offered {
-        let rate = load.rate.map(|rate| rate.0);
+        let rate = load.rate.map(|rate| f64::from(rate.0));
         let (backend, mac, to) = match load.link {
             Link::Loopback => (Backend::Socket, [0; 6], self.device.source),
             Link::Direct => (
@@ -232,7 +233,7 @@ impl Stage {
             destinations: ports.map(|port| SocketAddr::new(to, port)).collect(),
             source_mac: self.device.sender.1,
             destination_mac: mac,
-            payload_len: load.payload.map_or(PAYLOAD, |size| size.0),
+            payload_len: load.payload.map_or(PAYLOAD, Size::length),
             rate,
             amount,
             burst,
@@ -348,7 +349,7 @@ fn note_account(account: &Value, outcome: &mut Outcome) -> Result<(u64, BTreeMap
     Ok((count("packets_exported")?, drops))
 }
 
-/// Packets that nobody wanted to be missing.
+/// Packets that were lost without being filtered out.
 fn lost(outcome: &Outcome) -> f64 {
     let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
     let wanted_out = count("drops.filtered") + count("drops.sampled_out");
@@ -356,8 +357,8 @@ fn lost(outcome: &Outcome) -> f64 {
     share(lost, count("due") - wanted_out.min(count("due")))
 }
 
-/// Of the packets that came, those that a filter for the generator's did right by: the generator's are in
-/// rows, and all others are filtered out.
+/// The share of packets that a filter for the generator's packets classified correctly: the generator's are
+/// in rows, and all others are filtered out.
 fn accuracy(outcome: &Outcome) -> f64 {
     let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
     let wrong = count("unique").abs_diff(count("sent"));
@@ -479,12 +480,12 @@ fn counters_of(table: &str, device: &str) -> Option<[u64; 16]> {
     counters.ok()?.try_into().ok()
 }
 
-/// A run id nobody else uses.
+/// A run id that no other trial uses.
 fn run_id(seed: u64) -> u32 {
     u32::try_from(seed & 0xffff_ffff).unwrap_or(1)
 }
 
-/// What a process and its threads, or another task, have run, in nanoseconds.
+/// The run time of a process and its threads, or of another task, in nanoseconds.
 pub(super) fn ran_ns(task: &Path) -> Result<u64> {
     let text = fs::read_to_string(task.join("schedstat"))?;
     let first = text.split_whitespace().next();

@@ -17,7 +17,8 @@ pub(super) const SCHEMA: &str = "tree.v1";
 const TRAINED_MODEL: &str = include_str!("../../../../../../experiments/models/depth-8.json");
 /// Splits on every way through the tree that is complete.
 const DEPTH: u32 = 8;
-/// What it asks for, and the values of the generator's flows, so that its questions part them.
+/// The columns that the tree uses, with the range of their values in the generator's flows, so that its splits
+/// divide them.
 const COLUMNS: [(&str, Range<u64>); 8] = [
     ("dst_port", 20_000..21_000),
     ("packets", 1..50),

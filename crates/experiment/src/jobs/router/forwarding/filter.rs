@@ -13,7 +13,7 @@ use testbed::Host;
 use super::programs::FlowRoute;
 
 const SEED: u64 = 7;
-/// Of this many rules, one matches packets that are sent.
+/// One rule in this many matches packets that are sent.
 const MATCH_INTERVAL: usize = 8;
 
 /// UDP packets that are dropped; no two rules have one in common, so that their order means nothing and

@@ -59,7 +59,7 @@ pub(super) fn build_check(folder: &Path) -> Vec<OsString> {
     arguments
 }
 
-/// What `lowroad doctor` calls the datapath of an arm that has one.
+/// The name in `lowroad doctor` of an arm's datapath, if it has one.
 pub(in crate::jobs::router) fn datapath(arm: &str) -> Option<&str> {
     Some(arm).filter(|arm| *arm == XDP)
 }
@@ -73,11 +73,11 @@ pub(in crate::jobs::router) fn applies_in(
     match arm {
         _ if !guest => Ok(()),
         _ if rules(load) > 0 => Err(Missing::new(
-            "the rules are given to nft, which a guest has not",
+            "nft loads the rules, and a guest has no nft",
             "see them in native or oci",
         )),
         FIB => Err(Missing::new(
-            "its program is loaded from outside, and a guest's kernel is not to be reached so",
+            "its program is loaded from outside, which cannot reach a guest's kernel",
             "xdp and kernel route there",
         )),
         _ => Ok(()),
@@ -96,7 +96,7 @@ pub(super) fn check_load(load: &Load) -> Result<(), Missing> {
 pub(super) fn applies(arm: &str, load: &Load) -> Result<(), Missing> {
     match arm {
         KERNEL if backend(load) == Some(Backend::Live) => Err(Missing::new(
-            "the stack of a veth takes in a thousand of a second of the frames that XDP makes",
+            "the network stack behind a veth takes in only a thousand of XDP's frames a second",
             "it is measured with generator=af-xdp",
         )),
         FIB if rules(load) > 0 => Err(Missing::new(
@@ -121,7 +121,7 @@ pub(super) fn program_applies(program: &ProgramArm, load: &Load) -> Result<(), M
     }
 }
 
-/// What is wrong with the options of a load.
+/// Checks the options of a load.
 pub(super) fn check_options(load: &Load) -> Result<(), String> {
     for (name, value) in &load.options {
         let count = value.as_integer();
@@ -162,7 +162,7 @@ impl Networks {
     /// The load's network: one for all arms of the job, one for each other build, and one for each program.
     fn of(&mut self, spec: &TrialSpec<'_>, files: &mut Files, cpu: usize) -> Result<&mut Network> {
         let load = spec.load;
-        let flows = load.flows.context("a load of so many flows")?;
+        let flows = load.flows.context("the load has no flows")?;
         let traffic = load.traffic.unwrap_or(Traffic::PerPrefix);
         let rules = rules(load);
         let build = spec.lowroad.path().display();
@@ -239,8 +239,8 @@ impl Networks {
     }
 }
 
-/// What a packet costs the machine but for sending it, in a window of its own: tracepoints add to what
-/// they measure.
+/// The cost of a packet on the machine without sending it, in a separate window, because tracepoints add to
+/// the cost that they measure.
 fn account(
     network: &Network,
     spec: &TrialSpec<'_>,

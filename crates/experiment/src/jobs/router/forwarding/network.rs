@@ -62,7 +62,7 @@ pub(super) struct Network {
     _folder: TempDir,
 }
 
-/// What routes, beside the kernel.
+/// The program that routes beside the kernel.
 #[derive(Debug)]
 enum Router {
     Lowroad(RouterProcess),
@@ -195,7 +195,7 @@ impl Network {
         Ok(host.run(|| loadgen::generate(&offered, &AtomicBool::new(false)))??)
     }
 
-    /// What has come to the sink, once nothing more does.
+    /// The packets at the sink, once no more arrive.
     pub(super) fn arrived(&self) -> Result<ArrivalCounts> {
         let mut before = self.programs.arrived()?;
         loop {
@@ -219,10 +219,7 @@ impl Drop for Network {
         let Router::Program(process) = &mut self.router else {
             return;
         };
-        let (Some(process), Ok(host)) = (process.take(), self.bed.host(ROUTER)) else {
-            return;
-        };
-        if let Err(error) = process.stop(Place::Host(host)) {
+        if let Some(Err(error)) = process.take().map(|process| process.stop()) {
             tracing::warn!("{error:#}");
         }
     }
@@ -306,7 +303,7 @@ fn route(router: &Host, to: &Interface, prefixes: &Prefixes) -> Result<Vec<[u8; 
 
 /// Destinations that a router forwards to, and the neighbour of each.
 fn flow_routes(wanted: &NetworkSpec<'_>, hops: &[[u8; 6]]) -> Result<Vec<FlowRoute>> {
-    // One in thirty may be nobody's to route.
+    // One destination in thirty may have no route.
     let count = wanted.flows + wanted.flows / 8 + 64;
     let keys = wanted.prefixes.keys(wanted.traffic, count, SEED)?;
     let flow_route = |key: u128| {

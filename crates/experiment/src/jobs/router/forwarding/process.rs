@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct RouterProcess {
     child: Child,
-    /// What it said once it routed.
+    /// The line that it printed once it routed.
     pub(super) ready: String,
 }
 
@@ -36,7 +36,7 @@ impl RouterProcess {
             .payload(&[])
             .args(arguments(interface, rules, folder))
             .works_in(folder)
-            .tells()
+            .with_ready_notification()
             .stdout(Stream::Piped)
             .stderr(File::create(&errors)?);
         let mut child = host.start(program)?;

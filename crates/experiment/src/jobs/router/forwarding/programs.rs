@@ -6,16 +6,14 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use bpf::{Map, PerCpu};
 use netdev::XdpMode;
 use netdev::attach::{self, Attachment};
 use testbed::{Host, Interface};
 
 use super::skel::{ForwardSkelBuilder, types};
 
-const _: () = assert!(size_of::<types::flow_route>() == 12, "forward.bpf.c");
-const _: () = assert!(size_of::<types::arrived>() == 32, "forward.bpf.c");
+impl bpf::Counters for types::arrived {}
 
 /// A flow's destination, and the link-layer address of the neighbour that its route names.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +34,7 @@ pub(super) struct ArrivalCounts {
 /// Attached programs; dropping them detaches them.
 #[derive(Debug)]
 pub(super) struct Programs {
-    arrivals: MapHandle,
+    arrivals: PerCpu<types::arrived>,
     _attached: Vec<Attachment>,
 }
 
@@ -57,29 +55,26 @@ pub(super) struct ProgramsSpec<'a> {
 impl Programs {
     pub(super) fn attach(spec: &ProgramsSpec<'_>) -> Result<Self> {
         let mut storage = MaybeUninit::uninit();
-        let mut open = ForwardSkelBuilder::default().open(&mut storage)?;
-        let knobs = open.maps.rodata_data.as_deref_mut();
-        let knobs = knobs.context("the program's settings")?;
-        knobs.run_id = spec.run;
-        knobs.allowed = u32::try_from(spec.open)?;
-        knobs.router = spec.to.mac;
-        let count = u32::try_from(spec.flow_routes.len())?;
-        open.maps.flow_routes.set_max_entries(count)?;
-        open.maps.devices.set_max_entries(spec.to.ifindex + 1)?;
-        let skel = open.load()?;
-        for (flow, flow_route) in (0_u32..).zip(spec.flow_routes) {
-            let mut value = flow_route.destination.octets().to_vec();
-            value.extend(flow_route.neighbour);
-            value.extend([0, 0]);
-            let flow = flow.to_ne_bytes();
-            skel.maps.flow_routes.update(&flow, &value, MapFlags::ANY)?;
-        }
-        let device = spec.to.ifindex.to_ne_bytes();
+        let builder = ForwardSkelBuilder::default();
+        let skel = bpf::load(builder, &mut storage, "the forwarding programs", |open| {
+            let knobs = open.maps.rodata_data.as_deref_mut();
+            let knobs = knobs.context("the program's settings")?;
+            knobs.run_id = spec.run;
+            knobs.allowed = u32::try_from(spec.open)?;
+            knobs.router = spec.to.mac;
+            let count = u32::try_from(spec.flow_routes.len())?;
+            open.maps.flow_routes.set_max_entries(count)?;
+            open.maps.devices.set_max_entries(spec.to.ifindex + 1)?;
+            anyhow::Ok(())
+        })?;
+        let flow_routes: Vec<_> = spec.flow_routes.iter().map(FlowRoute::record).collect();
+        Map::new(&skel.maps.flow_routes)?.set_range(0, &flow_routes)?;
         // Devices are those of the namespace that writes the map.
-        let devices = MapHandle::try_from(&skel.maps.devices)?;
+        let devices = Map::<u32, u32>::new(&skel.maps.devices)?;
         if spec.router.guest().is_none() {
+            let device = spec.to.ifindex;
             spec.router
-                .run(|| devices.update(&device, &device, MapFlags::ANY))?
+                .run(|| devices.set(&device, &device))?
                 .context("naming the device to the sink")?;
         }
         let attach = |host: &Host, at: &Interface, program: BorrowedFd<'_>| {
@@ -92,29 +87,31 @@ impl Programs {
             attached.push(attach(spec.router, spec.from, program)??);
         }
         Ok(Self {
-            arrivals: MapHandle::try_from(&skel.maps.arrivals)?,
+            arrivals: PerCpu::new(&skel.maps.arrivals)?,
             _attached: attached,
         })
     }
 
     /// Since the sink was attached.
     pub(super) fn arrived(&self) -> Result<ArrivalCounts> {
-        let zero = 0_u32.to_ne_bytes();
-        let per_cpu = self.arrivals.lookup_percpu(&zero, MapFlags::ANY)?;
-        let per_cpu = per_cpu.context("the sink's counters")?;
-        let sum = |at: usize| {
-            let word = |cpu: &Vec<u8>| {
-                let bytes = cpu.get(8 * at..8 * at + 8)?;
-                bytes.try_into().ok().map(u64::from_ne_bytes)
-            };
-            per_cpu.iter().filter_map(word).sum()
-        };
+        let sums = self.arrivals.sum(0)?;
         Ok(ArrivalCounts {
-            packets: sum(0),
-            looked_at: sum(1),
-            wrong: sum(2),
-            forbidden: sum(3),
+            packets: sums.packets,
+            looked_at: sums.looked_at,
+            wrong: sums.wrong,
+            forbidden: sums.forbidden,
         })
+    }
+}
+
+impl FlowRoute {
+    /// As the programs read it.
+    fn record(&self) -> types::flow_route {
+        types::flow_route {
+            destination: u32::from_ne_bytes(self.destination.octets()),
+            neighbour: self.neighbour,
+            padding: 0,
+        }
     }
 }
 

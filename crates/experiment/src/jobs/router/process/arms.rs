@@ -35,7 +35,7 @@ pub(in crate::jobs::router) const ARMS: [&str; 22] = [
     "opencl-cpu-memory",
 ];
 
-/// What `lowroad router process` is told.
+/// The arguments of `lowroad router process`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arm {
     pub(super) processor: Processor,
@@ -54,7 +54,7 @@ pub(super) enum Processor {
     },
 }
 
-/// What device, named for what it is.
+/// The kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A GPU by OpenCL, and by CUDA.
@@ -148,7 +148,7 @@ fn check_threads(threads: Option<usize>, cpus: usize) -> Result<(), Missing> {
     }
 }
 
-/// What `lowroad router devices` tells.
+/// The output of `lowroad router devices`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Devices {
     backends: Vec<Backend>,

@@ -105,7 +105,7 @@ fn send(
         while !burst.is_empty() {
             match burst.send(socket, 0) {
                 Ok(count) => sent += count as u64,
-                // Nobody listens any more, or a frame is longer than a datagram may be.
+                // The receiver is gone, or a frame is longer than a datagram may be.
                 Err(_) => burst.skip(),
             }
         }

@@ -1,5 +1,5 @@
 //! Trials of `lowroad router process`: the program that people run, with a device or CPUs, a process for
-//! each trial. What it tells of itself is what is recorded.
+//! each trial. The figures that it prints are recorded.
 
 mod arms;
 mod generator;
@@ -158,7 +158,7 @@ impl Process {
         } else {
             exchange(command, &packets, rate(spec.load), foreign, outcome)?
         };
-        let told = serde_json::from_slice(&told).context("what lowroad router process told")?;
+        let told = serde_json::from_slice(&told).context("the output of lowroad router process")?;
         output::note(&told, outcome)
     }
 }
@@ -207,7 +207,7 @@ fn command(arm: Arm, spec: &TrialSpec<'_>, outcome: &mut Outcome) -> Result<Comm
                     .environment
                     .insert(name.to_owned(), value.as_str().into());
             }
-            // Of the processor that every other arm has: no device's times.
+            // The times are those of this machine's processor, not of a device.
             let emulated = kind == Kind::OpenClCpu;
             outcome
                 .environment

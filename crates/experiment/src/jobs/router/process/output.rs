@@ -53,7 +53,7 @@ pub(super) fn note(told: &Value, outcome: &mut Outcome) -> Result<()> {
         metric(name, number(&told[name], name)?);
     }
     for name in ["batch_latency_min_us", "batch_latency_max_us"] {
-        // Of a few batches there is no median.
+        // A few batches have no median.
         if let Some(median) = told[name]["p50"].as_f64() {
             metric(name, median);
         }

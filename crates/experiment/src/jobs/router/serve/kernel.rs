@@ -181,13 +181,13 @@ fn fill(trie: &MapHandle, rib: &Rib<u32>) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel says that a map takes.
+/// The memory that the kernel charges for a map.
 fn accounted(map: &MapHandle) -> Result<usize> {
     let path = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(path)?;
     let bytes = text.lines().find_map(|line| line.strip_prefix("memlock:"));
     let bytes = bytes.and_then(|bytes| bytes.trim().parse().ok());
-    bytes.context("the kernel does not say what the map takes")
+    bytes.context("the kernel does not report the map's memory")
 }
 
 /// Where a run began, how many lookups it made, their sum, and how many were wrong.

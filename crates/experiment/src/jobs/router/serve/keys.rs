@@ -1,4 +1,4 @@
-//! What is looked up, and the answers that are known, read once.
+//! Keys and their known answers, read once.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Those of this file, which are kept for the next request.
+    /// The keys of this file, which are kept for the next request.
     pub(super) fn keep<'a>(
         kept: &'a mut Option<Self>,
         keys: &Path,

@@ -22,7 +22,7 @@ use super::engine::{LoadAnswer, PassAnswer, Request};
 /// Lookups asked for at once.
 const BATCH: usize = 256;
 
-/// Answers a line to each line, until there are no more.
+/// Answers each line with a line, until the input ends.
 ///
 /// # Errors
 /// When the lines cannot be read or written; what a request asks wrongly is its answer.
@@ -79,7 +79,7 @@ impl Server {
                 ms,
                 offered,
             } => {
-                // What has been updated is not what was loaded.
+                // The update changes the table, so it must be loaded again.
                 let table = self.table.take().context("load comes first")?;
                 let keys = Keys::keep(&mut self.keys, &keys, None)?;
                 let length = Duration::from_secs_f64(ms / 1e3);
@@ -199,7 +199,7 @@ fn pass(table: &Table, keys: &Keys, ms: f64) -> Result<PassAnswer> {
     })
 }
 
-/// What lookup writes for a key.
+/// The result of a lookup for a key.
 trait Answer: Copy + Default {
     /// As files have it: 0 for none.
     fn number(self) -> u32;

@@ -14,8 +14,8 @@ use super::keys::Keys;
 use super::{BATCH, Table, records};
 use crate::jobs::router::engine::UpdateAnswer;
 
-/// Of a list of rules, each of so many comes and goes.
-const MOVING: usize = 10;
+/// One rule in this many is inserted and erased.
+const CHURN_INTERVAL: usize = 10;
 
 pub(super) fn run(
     table: Table,
@@ -75,13 +75,13 @@ fn routes6(mut table: Fib6, file: &[u8], keys: &[[u8; 16]], pace: Pace) -> Resul
 
 /// The list begins without the rules that come and go.
 fn list(rules: Vec<Rule4>, keys: &Keys, pace: Pace) -> Result<UpdateAnswer> {
-    let (mut moving, mut start) = (Vec::new(), Vec::new());
+    let (mut churning, mut start) = (Vec::new(), Vec::new());
     for (number, rule) in (0_u32..).zip(rules) {
-        let moves = number as usize % MOVING == 3;
-        (if moves { &mut moving } else { &mut start }).push((number, rule));
+        let churns = number as usize % CHURN_INTERVAL == 3;
+        (if churns { &mut churning } else { &mut start }).push((number, rule));
     }
-    let inserts = moving.iter().map(|(number, rule)| (*number, Some(rule)));
-    let erases = moving.iter().map(|(number, _)| (*number, None));
+    let inserts = churning.iter().map(|(number, rule)| (*number, Some(rule)));
+    let erases = churning.iter().map(|(number, _)| (*number, None));
     let updates: Vec<_> = inserts.chain(erases).collect();
     let live = Live::new(start, Options::default())?;
     let mut reader = live.reader();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{lint, run};
 
-/// What the agent is linked against, which rustup has.
+/// The target that the agent is built for, which rustup provides.
 fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }

@@ -35,7 +35,7 @@ pub(crate) enum Place {
     Full,
     /// The tests of these names make its assertions, under new names or with others.
     Merged(Vec<String>),
-    /// What it tested is no longer there.
+    /// The tested thing no longer exists.
     Gone,
 }
 
@@ -182,9 +182,9 @@ struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Tests {
     all: BTreeSet<String>,
-    /// Those that `--full` alone runs.
+    /// Tests that only `--full` runs.
     ignored: BTreeSet<String>,
-    /// Those that every run repeats in the guest.
+    /// Tests that every run repeats in the guest.
     guest: BTreeSet<String>,
 }
 

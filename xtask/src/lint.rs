@@ -157,7 +157,7 @@ pub(crate) fn outcome<'a>(messages: impl IntoIterator<Item = &'a Value>) -> Outc
             warnings.push(rendered);
         }
     }
-    // "3 warnings emitted" is no finding of its own.
+    // "3 warnings emitted" is not a finding.
     warnings.retain(|warning| warning.contains("-->"));
     if warnings.is_empty() {
         Outcome::Passed

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace and its dependencies.
+//! Cargo's metadata of the workspace and its dependencies.
 
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Passed,
-    /// What went wrong, for the reader.
+    /// The failure, for the reader.
     Failed(String),
     Skipped(Skip),
 }
@@ -49,7 +49,7 @@ pub(crate) struct Tally {
 struct Stage {
     name: String,
     took: Duration,
-    /// Ran at the same time as another stage, so that its time is no share of the whole.
+    /// Ran at the same time as another stage, so that its time is not a share of the whole.
     concurrent: bool,
 }
 

@@ -195,7 +195,7 @@ fn runs(mut mask: u64) -> impl Iterator<Item = (u8, u8)> {
 }
 
 /// Addresses as words and masks, lowest first as in a key; bounds of both ports; protocol and mask; the
-/// order above two bits of action. What is no rule matches nothing.
+/// order above two bits of action. A record without a rule matches nothing.
 fn record<A: Address, const N: usize>(rules: &[Rule<A>], order: u32) -> [u8; N] {
     let mut bytes = [0; N];
     let words = A::BITS as usize / 32 * 8;

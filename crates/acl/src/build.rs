@@ -161,13 +161,13 @@ fn warnings(budget: &BuildBudget) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "{} rules cannot be told apart within the copies allowed: packets that fall among them are \
+        "{} rules cannot be distinguished within the copies allowed: packets that fall among them are \
          compared with one after the other; put the more specific rules under distinct prefixes or ports",
         budget.longest
     )]
 }
 
-/// What dividing may use, which bounds time and memory whatever the rules: prefixes nest 32 deep in IPv4, 128 deep in IPv6. Few rules may use more each.
+/// The budget of dividing, which bounds time and memory for any rules: prefixes nest 32 deep in IPv4, 128 deep in IPv6. A small list may use more for each rule.
 fn allowance<A: Address>(rules: usize) -> Allowance {
     let (few, many) = if A::BITS == 32 { (64, 4) } else { (512, 4) };
     Allowance {
@@ -225,7 +225,7 @@ impl<'a> RootLayout<'a> {
         }
     }
 
-    /// Those of each entry that has any.
+    /// The runs of each entry that has any.
     fn runs(&self) -> impl Iterator<Item = &[(u32, u32)]> {
         let same = |a: &(u32, u32), b: &(u32, u32)| slot(a.0, self.bits) == slot(b.0, self.bits);
         self.members.chunk_by(same)

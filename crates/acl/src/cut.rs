@@ -12,7 +12,10 @@ use crate::count::{Counts, MAX_KEY_BITS};
 use crate::error::Error;
 use crate::line::lines_of;
 use crate::region::{Region, lane, set_lane, widened};
-use crate::table::{LINE_BITS, MAX_LEAF_LINES, NODE, Node, Table, entry, filter, kind};
+use crate::split::{Division, MIN_RULES, SEARCH_COST, clip};
+use crate::table::{
+    BOUND_WORDS, FANOUT, LINE_BITS, MAX_LEAF_LINES, NODE, Node, Table, entry, filter, kind,
+};
 
 /// Maximum number of bits that one node chooses.
 const MAX_CHOSEN_BITS: usize = 10;
@@ -372,6 +375,64 @@ impl<'a, A: Address> Cutter<'a, A> {
             .filter(allowed)
             .min_by(|&a, &b| means[a].total_cmp(&means[b]))?;
         Some((best, f64::from(means[best]), f64::from(sums[best])))
+    }
+
+    /// A node by bounds of the lane that divides best; none when none does, or copies are used up.
+    fn split(&mut self, bucket: &Bucket<'_, A>) -> Result<Option<u32>, Error> {
+        let rules = bucket.list.len();
+        if rules < MIN_RULES || !self.build_budget.try_spend(SEARCH_COST * rules, 0) {
+            return Ok(None);
+        }
+        let Some(division) = Division::best(bucket, self.shadows) else {
+            return Ok(None);
+        };
+        let copies = division.total.saturating_sub(rules);
+        if division.mean() * 8 > rules * 7 || !self.build_budget.try_copy(copies) {
+            return Ok(None);
+        }
+        self.write_split(bucket, &division).map(Some)
+    }
+
+    fn write_split(&mut self, bucket: &Bucket<'_, A>, division: &Division) -> Result<u32, Error> {
+        let base = self.table.entries.extend(BOUND_WORDS + FANOUT);
+        let base = base.ok_or_else(|| self.full())?;
+        let mut shares = Shares::among(&self.build_budget, division.sizes.iter().copied());
+        for part in Shares::order(division.sizes.iter().copied()) {
+            shares.next(&mut self.build_budget, division.sizes[part]);
+            let regions = division.cut_out(bucket, part);
+            let list: Vec<u32> = (0..regions.len() as u32).collect();
+            let mut bounds = bucket.bounds;
+            let (low, high) = division.range(part);
+            clip::<A>(&mut bounds, division.lane, low, high);
+            let child = Bucket {
+                regions: &regions,
+                list: &list,
+                bounds,
+                budget: regions.len() as f64 * 2.0,
+                foreign: 0.0,
+                passing: &[],
+                depth: bucket.depth + 1,
+            };
+            let checkpoint = self.build_budget.checkpoint();
+            let made = self.entry(&child, u8::MAX)?;
+            self.build_budget.refund(checkpoint, regions.len());
+            self.table.entries.as_mut_slice()[base + BOUND_WORDS + part] = made;
+        }
+        shares.end(&mut self.build_budget);
+        let entries = &mut self.table.entries.as_mut_slice()[base..];
+        let parts = division.starts.len();
+        for part in 0..FANOUT {
+            let start = *division.starts.get(part).unwrap_or(&u16::MAX);
+            entries[part / 4] |= u64::from(start) << (16 * (part % 4));
+            entries[BOUND_WORDS + part] = entries[BOUND_WORDS + part.min(parts - 1)];
+        }
+        self.node(Node {
+            masks: [0; 2],
+            base: base as u32,
+            kind: kind::SPLIT,
+            words: [division.lane as u8, 0],
+            shift: 0,
+        })
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn slot(hash: u32, bits: u8) -> usize {
     hash.checked_shr(32 - u32::from(bits)).unwrap_or(0) as usize
 }
 
-/// What the cost model knows of a bucket: its rules, and those with (almost) no bits beyond the
+/// The inputs of the cost model for a bucket: its rules, and those with (almost) no bits beyond the
 /// root's, of source and of destination, which no address bit separates.
 #[derive(Clone, Copy)]
 struct Bucket {

@@ -71,7 +71,7 @@ impl<A: Address> Region<A> {
         if ports.iter().any(|range| range.is_empty()) {
             return 0;
         }
-        // Of consecutive numbers the bits that count are the highest ones.
+        // A range of consecutive numbers is decided by its highest bits.
         if rule.protocol.mask.leading_ones() == rule.protocol.mask.count_ones() {
             return 1;
         }

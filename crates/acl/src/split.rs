@@ -3,69 +3,45 @@
 //! Each part keeps only what of a rule lies between its bounds, and nothing after a rule that fills
 //! it. That is what ends endless nesting: of all rules that reach over a part, one remains.
 
-#![expect(
-    clippy::cast_possible_truncation,
-    reason = "indices into arrays shorter than 2^32, numbers of lanes"
-)]
-
 use crate::address::Address;
-use crate::build_budget::Shares;
-use crate::cut::{Bucket, Cutter};
-use crate::error::Error;
+use crate::cut::Bucket;
 use crate::region::{Region, lane, set_lane};
-use crate::table::{BOUND_WORDS, FANOUT, Node, kind};
+use crate::table::FANOUT;
 
 /// Shorter lists stay leaves.
-const MIN_RULES: usize = 24;
+pub(crate) const MIN_RULES: usize = 24;
 /// Number of lanes that are tried.
 const CANDIDATE_LANES: usize = 3;
 /// Work of the search for a split, for each rule. Counting a rule's bits costs 1.
-const SEARCH_COST: usize = 8;
+pub(crate) const SEARCH_COST: usize = 8;
 
 /// Parts of a bucket between bounds of a lane.
-struct Division {
-    lane: usize,
+pub(crate) struct Division {
+    pub(crate) lane: usize,
     /// The starts of the parts, ascending.
-    starts: Vec<u16>,
+    pub(crate) starts: Vec<u16>,
     /// Rules of each part, and of all of them.
-    sizes: Vec<usize>,
-    total: usize,
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) total: usize,
 }
 
 impl Division {
     /// First and last value of a part.
-    fn range(&self, part: usize) -> (u16, u16) {
+    pub(crate) fn range(&self, part: usize) -> (u16, u16) {
         let next = self.starts.get(part + 1);
         (self.starts[part], next.map_or(u16::MAX, |next| next - 1))
     }
 
-    fn mean(&self) -> usize {
-        self.total / self.sizes.len()
-    }
-}
-
-impl<A: Address> Cutter<'_, A> {
-    /// A node by bounds of the lane that divides best; none when none does, or copies are used up.
-    pub(crate) fn split(&mut self, bucket: &Bucket<'_, A>) -> Result<Option<u32>, Error> {
-        let rules = bucket.list.len();
-        if rules < MIN_RULES || !self.build_budget.try_spend(SEARCH_COST * rules, 0) {
-            return Ok(None);
-        }
-        let divisions = candidate_lanes(bucket).into_iter();
+    /// The division of the lane that divides best, if any does. With `shadows`, a rule that fills a part ends it.
+    pub(crate) fn best<A: Address>(bucket: &Bucket<'_, A>, shadows: bool) -> Option<Self> {
+        let lanes = candidate_lanes(bucket).into_iter();
         let divisions =
-            divisions.filter_map(|at| Some(self.divide(bucket, at, &ends(bucket, at)?)));
-        let Some(division) = divisions.min_by_key(Division::mean) else {
-            return Ok(None);
-        };
-        let copies = division.total.saturating_sub(rules);
-        if division.mean() * 8 > rules * 7 || !self.build_budget.try_copy(copies) {
-            return Ok(None);
-        }
-        self.write_split(bucket, &division).map(Some)
+            lanes.filter_map(|at| Some(Self::of(bucket, at, &ends(bucket, at)?, shadows)));
+        divisions.min_by_key(Self::mean)
     }
 
     /// Divides so that about as many ends of ranges fall into each part.
-    fn divide(&self, bucket: &Bucket<'_, A>, at: usize, ends: &[u16]) -> Division {
+    fn of<A: Address>(bucket: &Bucket<'_, A>, at: usize, ends: &[u16], shadows: bool) -> Self {
         let mut starts = vec![0];
         for number in 0..FANOUT - 1 {
             let end = ends[number * ends.len() / (FANOUT - 1)];
@@ -73,7 +49,7 @@ impl<A: Address> Cutter<'_, A> {
                 starts.push(end);
             }
         }
-        let mut division = Division {
+        let mut division = Self {
             lane: at,
             starts,
             sizes: Vec::new(),
@@ -94,7 +70,7 @@ impl<A: Address> Cutter<'_, A> {
                 .filter(|range| range.low <= high && range.high >= low)
             {
                 size += 1;
-                if self.shadows && range.fills && range.low <= low && range.high >= high {
+                if shadows && range.fills && range.low <= low && range.high >= high {
                     break;
                 }
             }
@@ -104,46 +80,20 @@ impl<A: Address> Cutter<'_, A> {
         division
     }
 
-    fn write_split(&mut self, bucket: &Bucket<'_, A>, division: &Division) -> Result<u32, Error> {
-        let base = self.table.entries.extend(BOUND_WORDS + FANOUT);
-        let base = base.ok_or_else(|| self.full())?;
-        let mut shares = Shares::among(&self.build_budget, division.sizes.iter().copied());
-        for part in Shares::order(division.sizes.iter().copied()) {
-            shares.next(&mut self.build_budget, division.sizes[part]);
-            let regions = cut_out(bucket, division, part);
-            let list: Vec<u32> = (0..regions.len() as u32).collect();
-            let mut bounds = bucket.bounds;
-            let (low, high) = division.range(part);
-            clip::<A>(&mut bounds, division.lane, low, high);
-            let child = Bucket {
-                regions: &regions,
-                list: &list,
-                bounds,
-                budget: regions.len() as f64 * 2.0,
-                foreign: 0.0,
-                passing: &[],
-                depth: bucket.depth + 1,
-            };
-            let checkpoint = self.build_budget.checkpoint();
-            let made = self.entry(&child, u8::MAX)?;
-            self.build_budget.refund(checkpoint, regions.len());
-            self.table.entries.as_mut_slice()[base + BOUND_WORDS + part] = made;
-        }
-        shares.end(&mut self.build_budget);
-        let entries = &mut self.table.entries.as_mut_slice()[base..];
-        let parts = division.starts.len();
-        for part in 0..FANOUT {
-            let start = *division.starts.get(part).unwrap_or(&u16::MAX);
-            entries[part / 4] |= u64::from(start) << (16 * (part % 4));
-            entries[BOUND_WORDS + part] = entries[BOUND_WORDS + part.min(parts - 1)];
-        }
-        self.node(Node {
-            masks: [0; 2],
-            base: base as u32,
-            kind: kind::SPLIT,
-            words: [division.lane as u8, 0],
-            shift: 0,
-        })
+    pub(crate) fn mean(&self) -> usize {
+        self.total / self.sizes.len()
+    }
+
+    /// The pieces of the rules that lie in a part, up to one that fills it.
+    pub(crate) fn cut_out<A: Address>(
+        &self,
+        bucket: &Bucket<'_, A>,
+        part: usize,
+    ) -> Vec<Region<A>> {
+        let (low, high) = self.range(part);
+        let regions = bucket.list.iter().map(|&i| &bucket.regions[i as usize]);
+        let clipped = regions.filter_map(|region| region.clipped(self.lane, low, high));
+        clipped.take(self.sizes[part]).collect()
     }
 }
 
@@ -202,16 +152,8 @@ fn lane_range<A: Address>(bucket: &Bucket<'_, A>, index: u32, at: usize) -> Lane
     }
 }
 
-/// The pieces of the rules that lie in a part, up to one that fills it.
-fn cut_out<A: Address>(bucket: &Bucket<'_, A>, division: &Division, part: usize) -> Vec<Region<A>> {
-    let (low, high) = division.range(part);
-    let regions = bucket.list.iter().map(|&i| &bucket.regions[i as usize]);
-    let clipped = regions.filter_map(|region| region.clipped(division.lane, low, high));
-    clipped.take(division.sizes[part]).collect()
-}
-
 /// Moves the bounds of a lane closer together.
-fn clip<A: Address>(bounds: &mut (A::Words, A::Words), at: usize, low: u16, high: u16) {
+pub(crate) fn clip<A: Address>(bounds: &mut (A::Words, A::Words), at: usize, low: u16, high: u16) {
     let low = low.max(lane(bounds.0.as_ref(), at));
     let high = high.min(lane(bounds.1.as_ref(), at));
     set_lane(bounds.0.as_mut(), at, low);

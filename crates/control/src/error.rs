@@ -34,7 +34,7 @@ pub enum Kind {
     Missing,
     /// It was attempted and did not work.
     Failed,
-    /// Nobody answers.
+    /// The endpoint does not answer.
     Unreachable,
 }
 

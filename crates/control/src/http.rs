@@ -1,7 +1,7 @@
 //! The same methods over HTTP/1.1: `POST /v1/METHOD` with JSON, `GET /metrics` for Prometheus.
 //!
 //! Off until a token file exists. Every request shows the token and names a host that is ours, so
-//! that a page in somebody's browser can neither guess nor rebind its way in; there is no CORS.
+//! that a page in a user's browser can neither guess nor rebind its way in; there is no CORS.
 
 use std::convert::Infallible;
 use std::fmt;

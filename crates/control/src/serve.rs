@@ -83,7 +83,7 @@ pub enum StartError {
     Thread(io::Error),
 }
 
-/// Runs a handler off the reactor, so that a slow request delays nobody else.
+/// Runs a handler off the reactor, so that a slow request does not delay others.
 pub(crate) async fn handle(handler: Arc<Handler>, request: Request) -> Result<Value, Error> {
     tokio::task::spawn_blocking(move || handler(&request))
         .await

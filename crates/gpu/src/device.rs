@@ -87,7 +87,7 @@ impl Device {
         &self.info
     }
 
-    /// Memory of so many bytes, at least one.
+    /// Memory of `bytes` bytes, at least one.
     ///
     /// # Errors
     /// More than it has, at all or in one piece.
@@ -103,7 +103,7 @@ impl Device {
         })
     }
 
-    /// A way for batches of at most so many bytes to the device and back.
+    /// A lane for batches of at most `there` bytes to the device and `back` bytes from it.
     ///
     /// # Errors
     /// No memory, of the host or of the device.
@@ -193,7 +193,7 @@ impl Device {
     /// The device lacks something for it.
     pub fn check_recording(&self) -> Result<(), Missing> {
         match &self.inner {
-            Inner::OpenCl(device) => device.check_recording(),
+            Inner::OpenCl(device) => opencl::Recording::check(device),
             Inner::Cuda(_) => Ok(()),
         }
     }

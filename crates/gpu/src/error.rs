@@ -26,7 +26,7 @@ pub enum Error {
         largest: u64,
     },
     /// It ended a call with an error: out of order, or gone.
-    #[error("{device} fails: {call}: {why}; see what the kernel says of it by dmesg")]
+    #[error("{device} fails: {call}: {why}; dmesg may show why")]
     Failed {
         device: String,
         call: &'static str,

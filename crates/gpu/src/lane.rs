@@ -109,8 +109,8 @@ impl Lane {
     ///
     /// # Safety
     /// Buffers are this device's. The kernels have these parameters, and reach nothing but what the arguments are: of input and output
-    /// as many bytes as here, and of a buffer what is in it. Until this batch was waited for, nobody writes
-    /// to a buffer among the arguments.
+    /// as many bytes as here, and of a buffer what is in it. No buffer among
+    /// the arguments is written to before this batch has been waited for.
     pub unsafe fn run(
         &mut self,
         launches: &[Launch<'_>],
@@ -149,7 +149,7 @@ impl Lane {
         let inner = match &mut self.inner {
             Kinds::OpenCl(lane) => {
                 // SAFETY: the caller's.
-                Recordings::OpenCl(unsafe { lane.record(launches, there, back)? })
+                Recordings::OpenCl(unsafe { opencl::Recording::of(lane, launches, there, back)? })
             }
             // SAFETY: the caller's.
             Kinds::Cuda(lane) => Recordings::Cuda(unsafe { lane.record(launches, there, back)? }),
@@ -173,7 +173,7 @@ impl Lane {
         match (&mut self.inner, &recording.inner) {
             // SAFETY: the caller's.
             (Kinds::OpenCl(lane), Recordings::OpenCl(recording)) => unsafe {
-                lane.replay(recording)
+                recording.replay(lane)
             },
             // SAFETY: the caller's.
             (Kinds::Cuda(lane), Recordings::Cuda(graph)) => unsafe { lane.replay(graph) },
@@ -193,8 +193,8 @@ impl Lane {
         }
     }
 
-    /// Of the batch that was [`run`](Self::run) last, once it was waited for; nothing of a lane that is not
-    /// timed.
+    /// The times of the last batch that was [`run`](Self::run), once it was waited for; none for a lane that
+    /// is not timed.
     ///
     /// # Errors
     /// A device that is gone.

@@ -41,7 +41,7 @@ impl Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Gpu,
-    /// This machine's own processor, as PoCL's devices are: its times are no GPU's.
+    /// This machine's own processor, as PoCL's devices are: its times do not stand for a GPU's.
     Cpu,
     Other,
 }

@@ -80,7 +80,8 @@ impl PersistentKernel {
         })
     }
 
-    /// Room for batches of at most so many bytes there and back. It is to be started once more.
+    /// Makes room for batches of at most `there` bytes to the device and `back` bytes from it. The kernel must be
+    /// started again.
     ///
     /// # Errors
     /// No memory; a device that is gone.
@@ -134,8 +135,8 @@ impl PersistentKernel {
         self.started
     }
 
-    /// Has it work on what was written, which is about so many items; that goes on after this returns. So
-    /// many bytes come back.
+    /// Starts the work on the written batch of about `items` items, and returns before it ends. `back` bytes
+    /// come back.
     ///
     /// # Panics
     /// Before it was started; before the batch before was waited for.

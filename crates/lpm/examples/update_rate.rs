@@ -82,7 +82,7 @@ struct Batches {
     /// Nanoseconds of CPU time of the longest one, and by the clock.
     cpu: u64,
     clock: u64,
-    /// Those that took more than a millisecond of CPU time.
+    /// Changes that took more than a millisecond of CPU time.
     stalled: u64,
 }
 

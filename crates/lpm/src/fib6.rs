@@ -30,7 +30,7 @@ pub use capacity::Capacity6;
 pub enum Layout6 {
     /// By pages of a /20 each: small arrays that can be copied as they are.
     Paged,
-    /// Those of 2000::/3 in one array of 2 GiB of address space, of which only the parts with
+    /// The entries of 2000::/3 are in one array of 2 GiB of address space, of which only the parts with
     /// prefixes become memory: one read less. Others are paged.
     Flat,
 }
@@ -123,7 +123,7 @@ impl Fib6 {
     }
 
     /// The parts of the arrays that are in use: all that [`Fib6::restore`] needs besides the prefixes.
-    /// Those of a `Flat` table are as if it were `Paged`.
+    /// A `Flat` table returns the contents that it would have as `Paged`.
     pub fn contents(&self) -> Vec<Content<'_>> {
         self.writer.contents()
     }

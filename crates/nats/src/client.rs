@@ -80,10 +80,10 @@ impl Client {
         let info = match Line::parse(&line) {
             Some(Line::Info(info)) => info,
             Some(Line::Error(what)) => return Err(client.server_error(what)),
-            _ => return Err(client.refusal("it is no NATS server")),
+            _ => return Err(client.refusal("its messages are not those of a NATS server")),
         };
         client.info = serde_json::from_str(info)
-            .map_err(|_| client.refusal("what it says of itself cannot be read"))?;
+            .map_err(|_| client.refusal("its INFO message cannot be read"))?;
         client.negotiate_tls(options)?.log_in(options)
     }
 
@@ -119,7 +119,7 @@ impl Client {
 
     fn log_in(mut self, options: &Options) -> Result<Self, Error> {
         if !self.info.headers {
-            return Err(self.refusal("it knows no headers: it is older than 2.2"));
+            return Err(self.refusal("it has no headers: servers have them from version 2.2 on"));
         }
         let mut connect = json!({
             "verbose": false,
@@ -301,7 +301,7 @@ impl Client {
                     }));
                 }
                 Some(Line::Other) => {}
-                None => return Err(self.refusal("it is no NATS server")),
+                None => return Err(self.refusal("its messages are not those of a NATS server")),
             }
         }
     }

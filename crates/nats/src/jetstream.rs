@@ -54,7 +54,7 @@ pub struct OrderedConsumer {
     last_activity: Instant,
 }
 
-/// What a message from the server means for an [`OrderedConsumer`].
+/// The meaning of a message from the server for an [`OrderedConsumer`].
 #[derive(Debug)]
 pub enum Delivery {
     Message {
@@ -100,7 +100,7 @@ impl Api {
         response.map_err(|error| error.unwrap_or(Error::InvalidResponse(subject)))
     }
 
-    /// A stream's configuration and state; none if there is no such stream.
+    /// A stream's configuration and state; none if it does not exist.
     ///
     /// # Errors
     /// [`Error`]

@@ -29,9 +29,9 @@ pub enum Error {
     #[error("{server} refuses: {reason}")]
     Refused { server: String, reason: Refusal },
     /// No subscriber answers the subject now: JetStream is off, has no leader, or lacks the requested object.
-    #[error("nobody answers to {0}")]
+    #[error("{0} has no responders")]
     NoResponders(String),
-    #[error("no answer to {0} in time")]
+    #[error("{0}: timed out waiting for the answer")]
     Timeout(String),
     /// JetStream's error codes: <https://github.com/nats-io/nats-server/blob/main/server/errors.json>.
     #[error("{description} (JetStream error {code})")]
@@ -40,7 +40,7 @@ pub enum Error {
         status: u64,
         description: String,
     },
-    #[error("the answer to {0} is none that JetStream gives")]
+    #[error("{0}: the answer is not one of JetStream's")]
     InvalidResponse(String),
 }
 

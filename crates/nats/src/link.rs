@@ -119,7 +119,7 @@ impl Link {
                 return Ok(Some(line));
             }
             if input.len() > MAX_LINE {
-                return Err(io::Error::other("is no NATS server"));
+                return Err(io::Error::other("not a NATS server: a line is too long"));
             }
             searched = input.len().saturating_sub(1);
             if !self.fill(deadline)? {
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// Reads so many bytes, and the line end that follows them.
+    /// Reads `length` bytes, and the line end that follows them.
     pub(crate) fn read_body(&mut self, length: usize) -> io::Result<Vec<u8>> {
         if length > MAX_MESSAGE {
             return Err(io::Error::other("sends a message longer than any of ours"));

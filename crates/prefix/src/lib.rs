@@ -101,10 +101,10 @@ pub struct Prefix<A> {
 pub type Prefix4 = Prefix<u32>;
 pub type Prefix6 = Prefix<u128>;
 
-/// Text or numbers that are no prefix.
+/// Why a text or a pair of numbers is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    #[error("{text:?} is no prefix: write ADDRESS/LENGTH")]
+    #[error("{text:?} is not a prefix: write ADDRESS/LENGTH")]
     Text { text: String },
     #[error("a prefix of {len} bits, where addresses have {bits}")]
     Length { len: u8, bits: u8 },

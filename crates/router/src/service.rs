@@ -286,6 +286,11 @@ impl Service {
             failed_reloads: loaded.failed_reloads,
         }
     }
+
+    /// The counters in the Prometheus text format.
+    pub fn metrics(&self) -> String {
+        metrics::text(&self.status())
+    }
 }
 
 impl Loaded {

@@ -17,7 +17,7 @@ pub struct BpfArray {
 }
 
 impl BpfArray {
-    /// Maps an array of so many entries, as its map was made.
+    /// Maps an array of `count` entries, the size with which its map was created.
     ///
     /// # Errors
     /// It was made with fewer, or not to be mapped.

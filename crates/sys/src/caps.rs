@@ -45,12 +45,12 @@ impl Effective {
 
     pub fn has(self, capability: Capability) -> bool {
         let holds = |capability| self.0 >> capability as u32 & 1 == 1;
-        // What these were before Linux 5.8 still does for them.
+        // CAP_SYS_ADMIN, which they were part of before Linux 5.8, still includes them.
         let older = matches!(capability, Capability::Perfmon | Capability::Bpf);
         holds(capability) || older && holds(Capability::SysAdmin)
     }
 
-    /// Those of `wanted` that are absent, in that order.
+    /// The absent capabilities among `wanted`, in that order.
     pub fn missing(self, wanted: &[Capability]) -> Vec<Capability> {
         wanted
             .iter()

@@ -33,7 +33,7 @@ pub struct Capture {
     pub fanout: Option<u16>,
 }
 
-/// What is known of a frame besides its bytes.
+/// The metadata of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameInfo {
     /// Since the epoch, by the kernel's clock when it took the frame in.
@@ -65,7 +65,7 @@ impl Socket {
         // SAFETY: no pointer is passed.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         check(fd)?;
-        // SAFETY: `fd` is open, and nobody else has it.
+        // SAFETY: `fd` is open, and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
             fd,
@@ -206,8 +206,7 @@ impl Socket {
         Ok((info, &buffer[from..TAG + captured]))
     }
 
-    /// What the kernel has counted. Each question to it starts its counters anew, so all are asked
-    /// here.
+    /// The kernel's counters. Reading one resets it, so all are read here.
     pub fn statistics(&mut self) -> io::Result<Statistics> {
         // SAFETY: all zeros is a valid statistic. The older form is the beginning of this one.
         let mut now: libc::tpacket_stats_v3 = unsafe { std::mem::zeroed() };

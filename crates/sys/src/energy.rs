@@ -1,5 +1,5 @@
-//! What the processors' own meters (RAPL) say the whole machine's packages have used. Guests and older
-//! processors have none, and only root may read them.
+//! The energy of all processor packages by their own meters (RAPL). Guests and older processors have no
+//! such meters, and only root may read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

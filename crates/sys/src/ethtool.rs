@@ -1,4 +1,4 @@
-//! What `ethtool` shows and sets: features by name, channels and the driver's name.
+//! The settings that `ethtool` shows and changes: features by name, channels and the driver's name.
 //!
 //! Requests go to the calling thread's namespace at the time of `open`.
 

@@ -74,7 +74,7 @@ impl FileMapping {
             "outside the map"
         );
         let length = u32::try_from(range.len()).map_err(io::Error::other)?;
-        // SAFETY: it is within the mapping, and nobody holds a reference to what is mapped.
+        // SAFETY: the range is within the mapping, and no reference to mapped bytes exists.
         unsafe { uring::remove_pages(self.0.as_ptr().add(range.start).cast(), length) }
     }
 

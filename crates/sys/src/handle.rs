@@ -63,7 +63,7 @@ impl Handle {
     }
 
     /// Opens the file, on the file system that `on` belongs to. Needs `CAP_DAC_READ_SEARCH`;
-    /// `ESTALE` says that there is no such file any more.
+    /// `ESTALE` means that the file no longer exists.
     pub fn open(&self, on: impl AsFd, flags: OFlag) -> io::Result<OwnedFd> {
         let mut raw = Raw {
             length: u32::try_from(self.bytes.len()).map_err(io::Error::other)?,
@@ -84,7 +84,7 @@ impl Handle {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made it, and nobody else knows it.
+        // SAFETY: the kernel has just made the descriptor, and it has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 }
@@ -112,7 +112,7 @@ pub fn write_back(file: impl AsFd) -> io::Result<()> {
     ignore_reported_errors(nix::unistd::fdatasync(file).map_err(io::Error::from))
 }
 
-/// A length that is no number for the kernel means all that follows.
+/// A length that the kernel cannot represent means everything from `offset` on.
 fn range(file: impl AsFd, offset: u64, length: u64, what: libc::c_uint) -> io::Result<()> {
     let offset = i64::try_from(offset).map_err(io::Error::other)?;
     let length = i64::try_from(length).unwrap_or(0);

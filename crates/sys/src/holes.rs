@@ -10,8 +10,8 @@ use nix::unistd::{Whence, lseek64};
 
 use crate::kernel::Release;
 
-/// Of Linux before 6.2, whose btrfs does not find data that is on its way to the disk behind two stretches of
-/// a hole that it knows by themselves (`find_delalloc_subrange` in `fs/btrfs/file.c`).
+/// Before Linux 6.2, btrfs does not find data on its way to the disk behind two stretches of a hole that it
+/// lists separately (`find_delalloc_subrange` in `fs/btrfs/file.c`).
 static BTRFS_OVERLOOKS_DATA: LazyLock<bool> =
     LazyLock::new(|| Release::running().is_ok_and(|release| !release.at_least(6, 2)));
 
@@ -28,8 +28,8 @@ pub fn next_data(file: impl AsFd, at: u64) -> io::Result<Option<u64>> {
     if may_overlook_data(file)? {
         sync_extents(file)?;
     }
-    // What goes from memory to the disk just then may be found in neither (`ext4_iomap_begin_report` before Linux
-    // 6.9, which asks for the one after the other): one of two looks has it.
+    // Data that moves from memory to the disk at this moment may be found in neither (`ext4_iomap_begin_report`
+    // before Linux 6.9 looks at one after the other): one of two looks finds it.
     let second = seek(file, at, Whence::SeekData)?;
     Ok([first, second].into_iter().flatten().min())
 }

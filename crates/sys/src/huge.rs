@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn shares_what_a_file_descriptor_offers() {
-        // SAFETY: a name with an end; the descriptor is new and belongs to nobody else.
+        // SAFETY: the name is terminated; the descriptor is new and has no other owner.
         let memory = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"array".as_ptr(), 0)) };
         let memory = File::from(memory);
         memory.set_len(8192).unwrap();

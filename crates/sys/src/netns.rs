@@ -167,7 +167,7 @@ pub fn remove(name: &str) -> Result<(), Error> {
     }
 }
 
-/// What has the name, if anything has: a file alone is left by a creation that was cut short.
+/// The namespace of this name, if there is one: a file alone is the rest of a creation that was cut short.
 pub fn find(name: &str) -> Result<Option<Namespace>, Error> {
     let there = match Namespace::named(name) {
         Err(gone) if gone.cause.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -16,7 +16,7 @@ impl Topology {
     /// Reads it from sysfs, or what is like it.
     ///
     /// # Errors
-    /// There is no list of CPUs, or it is none.
+    /// The list of CPUs is missing or malformed.
     pub fn read(sysfs: &Path) -> io::Result<Self> {
         let online = cpus(&sysfs.join("devices/system/cpu/online"))?;
         let mut nodes = BTreeMap::new();
@@ -82,7 +82,7 @@ fn cpus(file: &Path) -> io::Result<Vec<u32>> {
     let list = fs::read_to_string(file)?;
     parse_cpus(list.trim()).ok_or_else(|| {
         let what = format!(
-            "{} says {list:?}, which is not a list of CPUs",
+            "{} has {list:?}, which is not a list of CPUs",
             file.display()
         );
         io::Error::new(io::ErrorKind::InvalidData, what)

@@ -1,4 +1,4 @@
-//! Whose a thing is that outlives its maker: told by process id and start time, so that a later
+//! The owner of a thing that outlives its maker: identified by process id and start time, so that a later
 //! process with the same id is not taken for the owner.
 
 use std::fmt;
@@ -41,26 +41,26 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The text is no owner, or not as one is written.
+/// The text is not an owner in its canonical form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not PID-STARTTIME")]
-pub struct NotAnOwner;
+pub struct ParseOwnerError;
 
 impl FromStr for Owner {
-    type Err = NotAnOwner;
+    type Err = ParseOwnerError;
 
-    /// Names of others may look alike: what no process can be, or no owner is written as, is none.
-    fn from_str(text: &str) -> Result<Self, NotAnOwner> {
-        let (pid, started) = text.split_once('-').ok_or(NotAnOwner)?;
+    /// Other programs' names can look alike: text that no process could have, or in another form, is refused.
+    fn from_str(text: &str) -> Result<Self, ParseOwnerError> {
+        let (pid, started) = text.split_once('-').ok_or(ParseOwnerError)?;
         let owner = Self {
-            pid: pid.parse().map_err(|_| NotAnOwner)?,
-            started: started.parse().map_err(|_| NotAnOwner)?,
+            pid: pid.parse().map_err(|_| ParseOwnerError)?,
+            started: started.parse().map_err(|_| ParseOwnerError)?,
         };
         let can_be = (1..PID_MAX_LIMIT).contains(&owner.pid) && owner.started >= MIN_START_TICKS;
         // A date has zeros where no number does.
         match can_be && owner.to_string() == text {
             true => Ok(owner),
-            false => Err(NotAnOwner),
+            false => Err(ParseOwnerError),
         }
     }
 }
@@ -109,7 +109,7 @@ mod tests {
             "12-345-6",
             "4194304-345",
         ] {
-            assert_eq!(text.parse::<Owner>(), Err(NotAnOwner), "{text}");
+            assert_eq!(text.parse::<Owner>(), Err(ParseOwnerError), "{text}");
         }
         let owner = Owner {
             pid: 12,

@@ -95,7 +95,7 @@ impl Ring {
         if status.load(Ordering::Acquire) & TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: the block is ours until its status is given back: nobody else reads or writes it.
+        // SAFETY: the block is ours until its status returns it to the kernel: nothing else reads or writes it.
         let (block, count, first) = unsafe {
             let block = std::slice::from_raw_parts_mut(start, size);
             let bh1 = &(*head).hdr.bh1;

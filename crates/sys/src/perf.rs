@@ -59,7 +59,7 @@ pub fn cpu_clock(cpu: usize, hertz: u32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the call above opened it, and nobody else has it.
+    // SAFETY: the call above opened the descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,5 +1,5 @@
-//! What a test needs of the machine: absent, it is skipped by class, and a core skip is a failure
-//! where `LOWROAD_REQUIRE=core` says that everything must run.
+//! The needs of a test: without them it is skipped by class, and a core skip is a failure under
+//! `LOWROAD_REQUIRE=core`, which demands that everything runs.
 
 mod python;
 

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 /// Keeps the calling thread to one CPU.
 ///
 /// # Errors
-/// There is no such CPU, or it is not allowed to this process.
+/// The CPU does not exist, or this process may not use it.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
@@ -19,7 +19,7 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 /// Does some work on one CPU; the thread may run afterwards where it might before.
 ///
 /// # Errors
-/// There is no such CPU, or it is not allowed to this process.
+/// The CPU does not exist, or this process may not use it.
 pub fn on_cpu<T>(cpu: usize, work: impl FnOnce() -> T) -> io::Result<T> {
     let before = sched_getaffinity(Pid::from_raw(0))?;
     pin(cpu)?;
@@ -47,7 +47,7 @@ pub fn idle() -> io::Result<()> {
     set_policy(libc::SCHED_IDLE, 0)
 }
 
-/// SCHED_BATCH for the calling thread: it has its share, and interrupts nobody when it wakes.
+/// SCHED_BATCH for the calling thread: it keeps its share, and preempts no other when it wakes.
 pub fn batch() -> io::Result<()> {
     set_policy(libc::SCHED_BATCH, 0)
 }
@@ -69,7 +69,7 @@ pub fn nice(task: u32, niceness: i32) -> io::Result<()> {
 /// Keeps another task, by its thread id, to one CPU.
 ///
 /// # Errors
-/// There is no such task or CPU, or it may not be moved.
+/// The task or CPU does not exist, or the task may not be moved.
 pub fn pin_task(task: u32, cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;

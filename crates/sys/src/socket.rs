@@ -33,7 +33,7 @@ pub fn unbound(family: Family) -> io::Result<UdpSocket> {
     // SAFETY: no pointer is passed.
     let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
-    // SAFETY: `fd` is open, and nobody else has it.
+    // SAFETY: `fd` is open, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
@@ -45,7 +45,7 @@ pub fn af_xdp() -> io::Result<OwnedFd> {
     // SAFETY: no pointer is passed.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
-    // SAFETY: `fd` is open, and nobody else has it.
+    // SAFETY: `fd` is open, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -58,13 +58,13 @@ pub fn is_no_family(error: &io::Error) -> bool {
 /// receives nothing. Needs `CAP_NET_RAW`.
 ///
 /// # Errors
-/// There is no such device, or it is down.
+/// The device does not exist, or is down.
 pub fn raw_sender(ifindex: u32) -> io::Result<OwnedFd> {
     // Protocol 0: no frame is delivered to it.
     // SAFETY: no pointer is passed.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
-    // SAFETY: `fd` is open, and nobody else has it.
+    // SAFETY: `fd` is open, and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let address = libc::sockaddr_ll {
         #[expect(clippy::cast_possible_truncation, reason = "17")]
@@ -97,7 +97,7 @@ pub fn bind(socket: impl AsFd, address: SocketAddr) -> io::Result<()> {
 /// Bytes written to a TCP socket that its peer has not acknowledged; also of a connection that has died.
 ///
 /// # Errors
-/// It is no TCP socket, or still connecting.
+/// The socket is not TCP, or still connecting.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: `SIOCOUTQ`, which is `TIOCOUTQ`, writes one int, and `bytes` outlives the call.
@@ -233,7 +233,7 @@ pub fn no_flow_label(socket: impl AsFd) -> io::Result<()> {
 /// Whether there is something to receive, now or within this time, which is not rounded to the kernel's ticks.
 ///
 /// # Errors
-/// What `ppoll` said; a signal counts as a time that is over.
+/// The error of `ppoll`; a signal counts as a timeout.
 pub fn readable(socket: impl AsFd, within: Duration) -> io::Result<bool> {
     let mut asked = libc::pollfd {
         fd: socket.as_fd().as_raw_fd(),

@@ -46,7 +46,7 @@ pub fn fallocate(file: impl AsFd, mode: i32, offset: u64, len: u64) -> io::Resul
 /// `madvise(MADV_REMOVE)`: a hole in the file that is mapped there.
 ///
 /// # Safety
-/// All of it is a mapping of a file, of whose bytes nobody holds a reference.
+/// The whole range is a mapping of a file, and no reference to its bytes exists.
 pub(crate) unsafe fn remove_pages(address: *const u8, length: u32) -> io::Result<()> {
     let advice = libc::MADV_REMOVE;
     let entry = opcode::Madvise::new(address.cast(), length.into(), advice).build();
@@ -85,7 +85,7 @@ pub fn unlink(path: &CStr) -> io::Result<()> {
 }
 
 /// # Safety
-/// What the entry names must stay until this returns.
+/// The memory and files that the entry names must stay until this returns.
 unsafe fn carry_out(entry: Entry, submission: Submission) -> io::Result<i32> {
     let mut ring = match submission {
         Submission::Polled => IoUring::builder().setup_sqpoll(100).build(2)?,

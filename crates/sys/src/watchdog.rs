@@ -17,7 +17,7 @@ const DISARMED: u8 = 0;
 /// The parent's end. Dropping it is as good as dying.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Nobody else has it: it is closed when this process is gone.
+    /// The pipe has no other owner: it is closed when this process ends.
     pipe: Option<OwnedFd>,
     child: Pid,
 }
@@ -72,7 +72,7 @@ impl Drop for Watchdog {
 /// The child. It is a copy of a process with many threads, of which it has one: whatever lock another
 /// held then is held for ever, so nothing is allocated here, and nothing can panic.
 fn watch(pipe: RawFd, file: RawFd, text: &[u8], limit: libc::c_int) -> ! {
-    // What ends the parent by a signal to all of its group is not to end this.
+    // A signal to the parent's whole process group must not end this process.
     let mut signals = MaybeUninit::uninit();
     // SAFETY: the set is filled before it is read, and the calls touch no other memory.
     unsafe {

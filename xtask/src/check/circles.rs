@@ -4,19 +4,15 @@
 //! to a module's own ancestor is none. What follows `#[cfg(test)] mod` is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::run;
+use super::modules::{Module, crates, is_word, product};
 use crate::tally::Outcome;
 
 /// How many files may import each other in a circle.
 const LIMIT: usize = 8;
 
-/// A module's path below its crate; the root's is empty.
-type Module = Vec<String>;
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
 pub(super) fn check() -> Result<Outcome> {
@@ -42,38 +38,6 @@ pub(super) fn check() -> Result<Outcome> {
     ))
 }
 
-/// The sources of each crate's modules.
-fn crates() -> Result<BTreeMap<String, BTreeMap<Module, String>>> {
-    let mut crates: BTreeMap<String, BTreeMap<Module, String>> = BTreeMap::new();
-    for file in run::sources(&[".rs"])? {
-        let Some((package, path)) = file.split_once("/src/") else {
-            continue;
-        };
-        let own_tests = path.ends_with("_tests.rs")
-            || path
-                .split('/')
-                .any(|part| part == "tests" || part == "tests.rs");
-        if own_tests || !Path::new(package).join("Cargo.toml").is_file() {
-            continue;
-        }
-        let mut module: Module = path
-            .trim_end_matches(".rs")
-            .split('/')
-            .map(str::to_owned)
-            .collect();
-        let is_root = |last: &String| ["mod", "lib", "main"].contains(&last.as_str());
-        if module.last().is_some_and(is_root) {
-            module.pop();
-        }
-        let name = package.rsplit('/').next().unwrap_or(package);
-        let source = fs::read(&file).with_context(|| file.clone())?;
-        let source = String::from_utf8_lossy(&source).into_owned();
-        let modules = crates.entry(name.to_owned()).or_default();
-        modules.insert(module, source);
-    }
-    Ok(crates)
-}
-
 fn graph(modules: &BTreeMap<Module, String>) -> Graph {
     let edges = |module: &Module, source: &str| -> BTreeSet<Module> {
         paths(&product(source))
@@ -85,28 +49,6 @@ fn graph(modules: &BTreeMap<Module, String>) -> Graph {
         .iter()
         .map(|(module, source)| (module.clone(), edges(module, source)))
         .collect()
-}
-
-/// A source without comments and without its test module.
-fn product(source: &str) -> String {
-    const TESTS: &str = "#[cfg(test)]";
-    let code: Vec<&str> = source
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .collect();
-    let code = code.join("\n");
-    let is_module = |text: &str| {
-        let name = text[TESTS.len()..].trim_start().strip_prefix("mod ");
-        name.is_some_and(|name| {
-            let rest = name.trim_start_matches(is_word);
-            rest.len() < name.len() && rest.starts_with(" {")
-        })
-    };
-    let tests = code
-        .match_indices(TESTS)
-        .map(|(at, _)| at)
-        .find(|at| is_module(&code[*at..]));
-    code[..tests.unwrap_or(code.len())].to_owned()
 }
 
 /// The file that a path leads to: the deepest there is on its way. None for the module itself and for
@@ -127,10 +69,6 @@ fn target(module: &Module, path: &[String], modules: &BTreeMap<Module, String>) 
         full.pop()?;
     }
     (!full.is_empty() && !module.starts_with(&full)).then_some(full)
-}
-
-fn is_word(letter: char) -> bool {
-    letter.is_alphanumeric() || letter == '_'
 }
 
 /// Every path of a source that begins with `crate`, `super` or `self`; one that ends in braces is as many
@@ -173,7 +111,7 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// What is before the closing brace, with at most one level of braces inside, and what is behind it.
+/// The text before the closing brace, with at most one level of braces inside, and the text after it.
 fn braces(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     for (at, letter) in text.char_indices() {

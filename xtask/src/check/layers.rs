@@ -9,13 +9,13 @@ use crate::tally::Outcome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
     Floor,
-    /// What both binaries are asked, known to nothing below them.
+    /// The arguments of both binaries, known to nothing below them.
     Arguments,
-    /// What users run in production; knows nothing of how it is compared.
+    /// The work that users run in production; does not know comparison.
     Job,
     /// Programs that jobs start and never link: what evaluates ONNX models.
     Evaluator,
-    /// What measures; knows no job.
+    /// The instruments; they know no job.
     Comparison,
     Experiment,
     /// Measures the engines of jobs in the production binary.
@@ -25,7 +25,7 @@ enum Layer {
     /// Other languages' packages: jobs, and for Python the records of experiments.
     Package,
     Task,
-    /// What tests of several crates share: nothing but a dev-dependency may be on it.
+    /// Shared by tests of several crates: only dev-dependencies may name it.
     TestSupport,
 }
 

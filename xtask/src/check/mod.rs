@@ -2,10 +2,12 @@
 
 mod bpf_format;
 mod circles;
+mod impls;
 mod layers;
 mod licences;
 mod lints;
 mod marks;
+mod modules;
 mod sizes;
 mod spelling;
 mod test_files;
@@ -60,6 +62,11 @@ const CHECKS: &[Check] = &[
         name: "circles",
         what: "few files import each other in a circle",
         run: circles::check,
+    },
+    Check {
+        name: "impls",
+        what: "the methods of a type are in one file",
+        run: impls::check,
     },
     Check {
         name: "test-files",

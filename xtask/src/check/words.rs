@@ -152,7 +152,7 @@ enum Kind {
     Function,
 }
 
-/// What a line declares, if it does.
+/// The declaration in a line, if there is one.
 fn declaration(line: &str) -> Option<(Kind, &str)> {
     let mut kind = None;
     for word in without_visibility(line).split_whitespace() {

@@ -30,7 +30,7 @@ pub(super) struct Console {
 /// A guest that KVM can boot is ready long before.
 const KVM_BOOT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What executes a guest's code.
+/// The accelerator that executes a guest's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accelerator {
     Kvm,

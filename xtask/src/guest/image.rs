@@ -11,7 +11,7 @@ use crate::run;
 
 pub(super) const BUSYBOX: &str = "/bin/busybox";
 
-/// What tests run, beside what busybox has.
+/// Programs that tests run, beyond those of busybox.
 const TOOLS: &[&str] = &[
     "bash",
     "blkdiscard",
@@ -32,7 +32,7 @@ const TOOLS: &[&str] = &[
     "umount",
 ];
 
-/// What datapaths, probes, the test bed and file systems in images use that Debian builds as modules.
+/// Modules of Debian's kernel for datapaths, probes, the test bed and file systems in images.
 const MODULES: &[&str] = &[
     "veth",
     "bridge",

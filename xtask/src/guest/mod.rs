@@ -179,7 +179,7 @@ fn missing() -> Option<Skip> {
         })
 }
 
-/// What guests boot from.
+/// The files that guests boot from.
 #[derive(Debug)]
 struct Guest {
     kernel: Kernel,

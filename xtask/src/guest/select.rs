@@ -15,7 +15,7 @@ const LIST: &str = "xtask/guest.txt";
 /// The tests of a module of this name run in the guest without being listed.
 const MODULE: &str = "oldest_kernel";
 
-/// What one command in the guest runs.
+/// The tests that one command in the guest runs.
 #[derive(Debug)]
 pub(super) enum Selection<'a> {
     /// Tests of one module.
@@ -82,7 +82,7 @@ fn choose(listed: &[&str], all: &[String]) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// What the guest runs, in commands of a module each: `lowroad doctor` comes last.
+/// The guest's commands, one for each module: `lowroad doctor` comes last.
 pub(super) fn selections<'a>(
     suites: &'a [Suite],
     scope: &Scope,

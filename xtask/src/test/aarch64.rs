@@ -13,7 +13,7 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 /// Where Debian puts the C library of that processor.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
-/// What has code of its own for each processor.
+/// The crates with code for each processor.
 const CRATES: [&str; 3] = ["prefix", "lpm", "acl"];
 
 pub(super) fn test(tally: &mut Tally) -> Result<()> {

@@ -30,11 +30,11 @@ pub(crate) struct Suite {
     pub(crate) binary: Binary,
     /// Paths such as `same_output::forwards_equal_bytes`.
     pub(crate) tests: Vec<String>,
-    /// Those of `tests` that are marked `#[ignore]`.
+    /// The tests among `tests` that are marked `#[ignore]`.
     pub(crate) ignored: Vec<String>,
 }
 
-/// What a run builds.
+/// The packages whose tests a run builds.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
     Workspace,
@@ -78,7 +78,7 @@ impl Suite {
     }
 }
 
-/// What a build made.
+/// The result of a build.
 #[derive(Debug)]
 pub(crate) struct BuildOutput {
     pub(crate) suites: Vec<Suite>,

@@ -23,7 +23,7 @@ use crate::run;
 const CACHE_VARIABLE: &str = "LOWROAD_CACHE_DEPENDENCIES";
 /// Where cargo puts what the tests need.
 const TARGET: &str = "target/debug";
-/// What an entry of the cache holds.
+/// The file in an entry of the cache.
 const ARCHIVE: &str = "artifacts.tar";
 const CHECKSUM: &str = "artifacts.sha256";
 /// How many entries are kept, the latest used first.
@@ -52,7 +52,7 @@ pub(super) fn entry() -> Result<Option<Entry>> {
     }))
 }
 
-/// What compiled dependencies depend on: their versions, the compiler, the profiles and flags.
+/// A hash of everything that compiled dependencies depend on: their versions, the compiler, the profiles and flags.
 fn key() -> Result<u64> {
     let manifest = fs::read_to_string("Cargo.toml").context("Cargo.toml")?;
     let manifest: toml::Table = manifest.parse().context("Cargo.toml")?;
@@ -211,7 +211,7 @@ fn merge(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What cargo's messages say about other people's packages.
+/// Cargo's messages about packages from outside the workspace.
 #[derive(Debug, Default)]
 pub(super) struct Artifacts {
     /// Hashes that tell cargo's units apart: the ends of the names of their files.

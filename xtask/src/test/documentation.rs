@@ -17,13 +17,20 @@ use crate::tally::{Outcome, Tally};
 const RUST: &[&str] = &["rust", "no_run", "should_panic", "compile_fail"];
 
 pub(super) fn test(tally: &mut Tally) -> Result<()> {
-    if !has_examples()? {
+    let (tested, untested) = examples()?;
+    if let Some(file) = untested {
+        let why =
+            format!("{file}: rustdoc runs no example of this crate: remove its `doctest = false`");
+        tally.add("documentation tests", Outcome::Failed(why));
+        return Ok(());
+    }
+    if !tested {
         println!("no crate has an example in its documentation");
         return Ok(());
     }
     let mut cargo = Command::new("cargo");
-    // Of fewer crates, cargo would choose other features of what they share, and compile it again. The lints'
-    // wrapper is part of what names the crates that are compiled already.
+    // With fewer crates, cargo would choose other features of shared dependencies and compile them again. The
+    // lints' wrapper is part of the key of crates that are compiled already.
     cargo.args(["test", "--locked", "--quiet", "--doc", "--workspace"]);
     lint::enable(&mut cargo)?;
     let output = cargo.output().context("cargo does not start")?;
@@ -38,30 +45,41 @@ pub(super) fn test(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Whether a library that rustdoc tests has at least one Rust block in its comments.
-fn has_examples() -> Result<bool> {
+/// Whether a library that rustdoc tests has a Rust block in its comments, and a file of another library that has one.
+fn examples() -> Result<(bool, Option<String>)> {
     let sources = run::sources(&[".rs"])?;
+    let (mut tested, mut untested) = (false, None);
     for package in packages(&metadata::load(false)?) {
         let folder = Path::new(text(package, "manifest_path"))
             .parent()
             .and_then(|folder| folder.strip_prefix(crate::root()).ok())
             .context("a package outside the repository")?
             .join("src");
+        let Some(is_tested) = tested_by_rustdoc(package) else {
+            continue;
+        };
         let mut own = sources
             .iter()
             .filter(|file| Path::new(file).starts_with(&folder));
-        if tested_by_rustdoc(package)
-            && own.any(|file| fs::read_to_string(file).is_ok_and(|text| has_example(&text)))
-        {
-            return Ok(true);
+        let found = own.find(|file| fs::read_to_string(file).is_ok_and(|text| has_example(&text)));
+        match found {
+            Some(_) if is_tested => tested = true,
+            Some(file) => untested = Some(file.clone()),
+            None => {}
         }
     }
-    Ok(false)
+    Ok((tested, untested))
 }
 
-fn tested_by_rustdoc(package: &Value) -> bool {
+/// Whether rustdoc tests the library of a package; none where it has no library.
+fn tested_by_rustdoc(package: &Value) -> Option<bool> {
     let mut targets = package["targets"].as_array().into_iter().flatten();
-    targets.any(|target| target["doctest"].as_bool() == Some(true))
+    let is_library = |target: &&Value| {
+        let kinds = target["kind"].as_array().into_iter().flatten();
+        let kinds: Vec<&str> = kinds.filter_map(Value::as_str).collect();
+        kinds.contains(&"lib") || kinds.contains(&"rlib")
+    };
+    targets.find(is_library)?["doctest"].as_bool()
 }
 
 /// Whether a documentation comment of the source holds a block that rustdoc compiles. A page that is

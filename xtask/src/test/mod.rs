@@ -31,7 +31,7 @@ use dependencies::Artifacts;
 
 /// Crates whose tests start the programs of other crates.
 const START_PROGRAMS: &[&str] = &["compare", "experiment"];
-/// Those programs, as cargo's arguments.
+/// The programs that tests start, as cargo's arguments.
 const PROGRAMS: &[&str] = &["--bins", "--package", "lowroad", "--package", "compare"];
 /// Crates whose tests start netbench's agent.
 const START_AGENT: &[&str] = &["compare", "experiment", "lowroad", "testbed"];
@@ -42,9 +42,9 @@ pub(crate) enum Tests {
     /// All of them, with the checks and the guest.
     #[default]
     All,
-    /// Those of a workspace member, of which alone the tests are built.
+    /// The tests of one workspace member; only these are built.
     Package(String),
-    /// Those whose name contains the word.
+    /// Tests whose name contains the word.
     Named(String),
 }
 

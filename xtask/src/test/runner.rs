@@ -22,7 +22,7 @@ use crate::tally::{Outcome, Skip, Tally};
 const DEADLINE_S: u32 = 400;
 /// Tests of `--full` may take this long.
 const FULL_DEADLINE_S: u32 = 3600;
-/// What `--full` sets: everything that runs on request, and longer fuzzing. Once through, that takes 18 s
+/// The variables that `--full` sets: tests that run on request, and longer fuzzing. Fuzzing once takes 18 s
 /// of CPU time: a hundred times, a quarter of an hour on two cores.
 const FULL: [(&str, &str); 2] = [("LOWROAD_OPT_IN", "1"), ("LOWROAD_FUZZ", "100")];
 /// How many of the slowest tests are named.

@@ -44,7 +44,7 @@ impl Times {
         self.0.get(test).copied()
     }
 
-    /// What a test of unknown length counts as, in seconds, where `tests` are run: short tests are not
+    /// The seconds that a test of unknown length counts for, if `tests` tests run: short tests are not
     /// in the file, and count as nothing.
     pub(super) fn average(&self, tests: usize) -> f64 {
         let count = u32::try_from(tests.max(1)).unwrap_or(u32::MAX);

@@ -18,7 +18,7 @@ const SHARE: f64 = 0.5;
 /// Clones and their builds; removed before and after each build.
 const FOLDER: &str = "target/weight/build";
 
-/// What a build took.
+/// The cost of a build.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     /// User and system time of the compiler and all that it started, in seconds.
@@ -118,7 +118,7 @@ pub(super) fn cargo(folder: &Path, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What the processes that `work` starts and waits for take.
+/// The cost of the processes that `work` starts and waits for.
 pub(super) fn measure(work: impl FnOnce() -> Result<()>) -> Result<Cost> {
     let (before, start) = (children()?, Instant::now());
     work()?;

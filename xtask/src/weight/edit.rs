@@ -1,4 +1,4 @@
-//! What a developer waits for after a change of one line in relay's core.
+//! The time that a developer waits after a change of one line in relay's core.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ const FOLDER: &str = "target/weight/edit";
 /// The file that is changed.
 const FILE: &str = "crates/relay/src/core/mod.rs";
 
-/// What is built, its arguments, and the most seconds that it may take on two cores.
+/// Each build with its arguments, and the seconds that it may take on two cores.
 const BUILDS: &[(&str, &[&str], f64)] = &[
     (
         "the dev binary",

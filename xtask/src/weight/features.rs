@@ -26,7 +26,6 @@ const EXEMPT: &[&str] = &[
     "process",
     "splitmix",
     "units",
-    "units",
     "workspace-hack",
     "xtask",
 ];

@@ -7,6 +7,7 @@ mod build;
 mod edit;
 mod features;
 mod links;
+mod test;
 
 use anyhow::Result;
 
@@ -35,6 +36,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<Tally> {
             build::weigh(&mut tally, Some(commit), runs)?;
         }
         ["edit"] => edit::weigh(&mut tally)?,
+        ["ci"] => test::weigh_ci(&mut tally, false)?,
+        ["ci", "--cached"] => test::weigh_ci(&mut tally, true)?,
+        ["test", name] => test::weigh_crate(&mut tally, name)?,
         _ => return Err(Usage(USAGE.to_owned()).into()),
     }
     tally.close();
@@ -42,12 +46,14 @@ pub(crate) fn run(arguments: &[&str]) -> Result<Tally> {
 }
 
 const USAGE: &str = "\
-usage: cargo xtask weight [links | features | sizes | build [COMMIT [RUNS]] | edit]
+usage: cargo xtask weight [links | features | sizes | build [COMMIT [RUNS]] | edit | ci [--cached] | test CRATE]
   links                  which crates the programs link (the default; seconds)
   features               whether building one crate builds what it shares with others again (seconds)
   sizes                  the size of each program of `cargo xtask dist`
   build [COMMIT [RUNS]]  CPU time of a clean build of what ./demo runs, beside the same build of COMMIT
-  edit                   time to build a dev binary and relay's tests after a change of one line";
+  edit                   time to build a dev binary and relay's tests after a change of one line
+  ci [--cached]          time of .ci/run in a clone of HEAD with an empty cache, and again with the cache of that run
+  test CRATE             time of ./test CRATE when all is built";
 
 fn sizes(tally: &mut Tally) -> Result<()> {
     dist::build()?;

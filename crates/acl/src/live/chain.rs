@@ -79,8 +79,8 @@ impl<T> ChainWriter<T> {
         let head = &chains.heads[chain];
         let next = AtomicU32::new(head.load(Ordering::Relaxed).wrapping_sub(1));
         let link = Link { item, next };
-        // SAFETY: the place is within the reservation, nobody reads it before it is published, and
-        // nobody else writes: there is one writer, and it is borrowed exclusively.
+        // SAFETY: the place is within the reservation, no reader sees it before it is published, and
+        // there is only one writer, which is borrowed exclusively.
         unsafe { (*(*chains.links.as_ptr().add(at)).get()).write(link) };
         chains.len.store(at + 1, Ordering::Release);
         head.store(at as u32 + 1, Ordering::Release);

@@ -227,7 +227,7 @@ impl<A: Address> Delta<A> {
     }
 }
 
-/// What hashes are made of, of the packets that are looked up together.
+/// The inputs of hashes for a batch of packets.
 struct Columns<A> {
     sources: [A; BATCH],
     destinations: [A; BATCH],

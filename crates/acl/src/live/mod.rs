@@ -24,7 +24,7 @@ use crate::rule::{Key, Rule};
 use delta::Changes;
 use version::{Base, Version};
 
-/// Maps of rule numbers: so many that none is large enough to take long to grow.
+/// The number of maps of rule numbers: enough to keep each small, so that none takes long to grow.
 const SHARDS: usize = 1 << 10;
 /// Updates between looks at the readers' epochs, each of which may be a cache miss.
 const REACHED_INTERVAL: u32 = 16;

@@ -82,7 +82,7 @@ fn generated_lists_of_ipv6() {
     hostile::<u128>();
 }
 
-/// What no allowance divides is slow, and said to be: it is built in bounded work and memory, and exact.
+/// Rules that no budget divides give a table that is slow, reported as such, built in bounded work and memory, and exact.
 fn endless<A: Address>(kind: Kind, count: usize) {
     let mut rules = generate::rules::<A>(kind, count, 4);
     for (at, rule) in (0u16..).zip(&mut rules) {

@@ -97,7 +97,8 @@ impl Arm {
                 round
             }
             ArmKind::Program(..) if frames.link_type != ETHERNET => {
-                let what = "the capture's frames are no Ethernet frames, and the kernel's are";
+                let what =
+                    "the capture has no Ethernet frames, and the kernel's programs need them";
                 self.missing = Some(Missing::new(what, ""));
                 return Ok(());
             }

@@ -74,7 +74,7 @@ pub fn device_name(options: &device::Options) -> String {
 
 /// What to know of times on this device.
 pub fn caution(listed: &DeviceInfo) -> Option<&'static str> {
-    (listed.kind == Kind::Cpu).then_some("the device is a CPU: its times are no GPU's")
+    (listed.kind == Kind::Cpu).then_some("the device is a CPU: its times do not stand for a GPU's")
 }
 
 /// An engine, and what is reported of it.

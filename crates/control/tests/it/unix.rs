@@ -166,7 +166,7 @@ fn incomplete_requests_block_nobody() {
     let (begun, working) = mpsc::channel();
     let (finish, finished) = mpsc::channel();
     let finished = Mutex::new(finished);
-    // Nobody leaves just because of the time.
+    // No client leaves because of a timeout.
     let limits = Limits {
         arrival: Duration::from_secs(600),
         ..Limits::default()

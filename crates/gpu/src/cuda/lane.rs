@@ -146,8 +146,8 @@ impl Lane {
         let begun = self.mark(there > 0 && self.input.is_copied())?;
         let (to, from) = (self.input.address(), self.input.copied());
         if let Some(from) = from.filter(|_| there > 0) {
-            // SAFETY: within both ends; nobody writes to these bytes before the lane waited, which it does when
-            // it is dropped as well.
+            // SAFETY: within both ends; these bytes are not written before the lane has waited, which also happens
+            // when it is dropped.
             let sent =
                 unsafe { result::memcpy_htod_async(to, &from[..there], self.stream.handle()) };
             sent.map_err(self.context.failed("sending a batch"))?;
@@ -162,7 +162,7 @@ impl Lane {
         let begun = self.mark(back > 0 && self.output.is_copied())?;
         let (from, to) = (self.output.address(), self.output.copied());
         if let Some(to) = to.filter(|_| back > 0) {
-            // SAFETY: as above, and nobody reads them.
+            // SAFETY: as above, and the bytes are not read.
             let fetched =
                 unsafe { result::memcpy_dtoh_async(&mut to[..back], from, self.stream.handle()) };
             fetched.map_err(self.context.failed("fetching a batch"))?;
@@ -209,7 +209,7 @@ impl Lane {
             Argument::Output => KernelArgument::Address(self.output.address()),
             Argument::Buffer(buffer) => match &buffer.inner {
                 Memories::Cuda(buffer) => KernelArgument::Address(buffer.address(0)),
-                // Of another device: nowhere.
+                // The memory of another device has no address here.
                 Memories::OpenCl(_) => KernelArgument::Address(0),
             },
             Argument::Number(number) => KernelArgument::Number(*number),

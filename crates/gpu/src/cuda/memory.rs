@@ -35,7 +35,7 @@ unsafe impl Send for Pinned {}
 impl Buffer {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, Error> {
         context.enter()?;
-        // SAFETY: its content is nobody's before it is written, and any bytes are a value.
+        // SAFETY: the content is not read before it is written, and any bytes are a valid value.
         let start = unsafe { result::malloc_sync(bytes) };
         Ok(Self {
             start: start.map_err(context.allocation_failed(bytes))?,
@@ -72,7 +72,7 @@ impl Pinned {
             why: "it is nowhere".to_owned(),
         };
         let start: NonNull<u8> = NonNull::new(start).ok_or_else(nowhere)?.cast();
-        // SAFETY: so many bytes were just made.
+        // SAFETY: the allocation above has this many bytes.
         unsafe { start.write_bytes(0, bytes) };
         Ok(Self {
             context: Arc::clone(context),
@@ -95,13 +95,13 @@ impl Pinned {
 
     pub(super) fn numbers(&self) -> &[AtomicU32] {
         let start = self.start.as_ptr().cast::<AtomicU32>();
-        // SAFETY: aligned to a page, so many bytes, and only ever reached by atomics.
+        // SAFETY: the memory is aligned to a page, has this many bytes, and is only accessed by atomics.
         unsafe { slice::from_raw_parts(start, self.bytes / size_of::<u32>()) }
     }
 
     /// Nothing of it is on the way.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: so many bytes, which are this value's alone.
+        // SAFETY: the memory has this many bytes, and only this value accesses it.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }

@@ -122,7 +122,7 @@ impl PersistentKernel {
                 Argument::Output => KernelArgument::Address(self.output.address()?),
                 Argument::Buffer(buffer) => KernelArgument::Address(match &buffer.inner {
                     Memories::Cuda(buffer) => buffer.address(0),
-                    // Of another device: nowhere.
+                    // The memory of another device has no address here.
                     Memories::OpenCl(_) => 0,
                 }),
                 Argument::Number(number) => KernelArgument::Number(*number),

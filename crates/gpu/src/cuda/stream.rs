@@ -42,7 +42,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // What is on the way still uses the host's memory.
+        // Operations under way still use the host's memory.
         if self.wait().is_ok() {
             // SAFETY: it was made once and goes once.
             let _ = unsafe { stream::destroy(self.handle) };

@@ -49,7 +49,7 @@ pub(super) struct End {
 enum Host {
     Pageable(Vec<u8>),
     Pinned(Mapping),
-    /// The buffer itself, so many bytes from its start on, while they are the host's.
+    /// The buffer itself: this many bytes from its start, while the host has them.
     Mapped(Option<(NonNull<u8>, usize)>),
 }
 
@@ -156,7 +156,7 @@ impl Lane {
                     Argument::Output => kernel.set_arg(at, &self.output.buffer.get()),
                     Argument::Buffer(buffer) => match &buffer.inner {
                         Memories::OpenCl(buffer) => kernel.set_arg(at, &buffer.get()),
-                        // Of another device: nowhere.
+                        // The memory of another device has no address here.
                         Memories::Cuda(_) => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
                     },
                     Argument::Number(number) => kernel.set_arg(at, number),
@@ -201,7 +201,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // What is on the way still reads and writes the host's memory.
+        // Operations under way still read and write the host's memory.
         let _ = self.queue.finish();
     }
 }
@@ -289,8 +289,8 @@ impl End {
         }
         let from = host(&mut self.host, self.bytes);
         let from = &from[..bytes];
-        // SAFETY: nobody writes to these bytes before the lane waited, which it does when it is dropped as
-        // well.
+        // SAFETY: these bytes are not written before the lane has waited, which also happens when it is
+        // dropped.
         let sent =
             unsafe { queue.enqueue_write_buffer(&mut self.buffer, CL_NON_BLOCKING, 0, from, &[]) };
         sent.map(Some).map_err(device.failed("sending a batch"))
@@ -307,8 +307,8 @@ impl End {
         }
         let to = host(&mut self.host, self.bytes);
         let to = &mut to[..bytes];
-        // SAFETY: nobody reads or writes these bytes before the lane waited, which it does when it is
-        // dropped as well.
+        // SAFETY: these bytes are neither read nor written before the lane has waited, which also happens
+        // when it is dropped.
         let fetched =
             unsafe { queue.enqueue_read_buffer(&self.buffer, CL_NON_BLOCKING, 0, to, &[]) };
         fetched.map(Some).map_err(device.failed("fetching a batch"))
@@ -327,8 +327,8 @@ fn host(host: &mut Host, bytes: usize) -> &mut [u8] {
         Host::Mapped(mapped) => *mapped,
     };
     match mapped {
-        // SAFETY: so many bytes are mapped there, and reached by the end's owner alone while nothing is on
-        // the way.
+        // SAFETY: this many bytes are mapped there, and only the end's owner accesses them while nothing is
+        // under way.
         Some((start, bytes)) => unsafe { slice::from_raw_parts_mut(start.as_ptr(), bytes) },
         None => &mut [],
     }

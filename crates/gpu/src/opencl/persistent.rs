@@ -53,7 +53,8 @@ unsafe impl Send for SvmBuffer {}
 /// The compiler option for a persistent kernel, or what the device lacks for one.
 pub(super) fn dialect(found: &ClDevice, name: &str) -> Result<&'static str, Missing> {
     let lacks = |what: &str| {
-        let what = format!("{name} has no {what}, by which a kernel that stays is told of batches");
+        let what =
+            format!("{name} has no {what}, which a persistent kernel needs to learn of batches");
         Err(Missing::new(
             what,
             "use --launch stream or graph, or another driver",
@@ -155,7 +156,7 @@ impl PersistentKernel {
                 Argument::Buffer(buffer) => unsafe {
                     match &buffer.inner {
                         Memories::OpenCl(buffer) => kernel.set_arg(at, &buffer.get()),
-                        // Of another device: nowhere.
+                        // The memory of another device has no address here.
                         Memories::Cuda(_) => kernel.set_arg(at, &ptr::null_mut::<c_void>()),
                     }
                 },
@@ -216,7 +217,7 @@ impl SvmBuffer {
             largest: device.largest,
         };
         let start = start.ok_or_else(none)?;
-        // SAFETY: so many bytes were just made.
+        // SAFETY: the allocation above has this many bytes.
         unsafe { start.write_bytes(0, bytes) };
         Ok(Self {
             device: Arc::clone(device),
@@ -227,13 +228,13 @@ impl SvmBuffer {
 
     /// Nothing of it is on the way.
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: so many bytes, which are this value's alone while nothing is on the way.
+        // SAFETY: the memory has this many bytes, and only this value accesses it while nothing is under way.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
     fn numbers(&self) -> &[AtomicU32] {
         let start = self.start.as_ptr().cast::<AtomicU32>();
-        // SAFETY: aligned to a cache line, so many bytes, and only ever reached by atomics.
+        // SAFETY: the memory is aligned to a cache line, has this many bytes, and is only accessed by atomics.
         unsafe { slice::from_raw_parts(start, self.bytes / size_of::<u32>()) }
     }
 }

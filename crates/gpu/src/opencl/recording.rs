@@ -69,29 +69,119 @@ pub(crate) struct Recording {
 // SAFETY: any thread may use it, one after the other.
 unsafe impl Send for Recording {}
 
-impl Device {
-    /// Whether batches can be recorded.
-    pub(crate) fn check_recording(&self) -> Result<(), Missing> {
-        self.calls().map(drop)
+impl Recording {
+    /// Whether the device can record batches.
+    pub(crate) fn check(device: &Device) -> Result<(), Missing> {
+        Calls::of(device).map(drop)
     }
 
-    fn calls(&self) -> Result<Calls, Missing> {
+    /// Records the work of the lane's `run`, for `replay`.
+    ///
+    /// # Safety
+    /// As the crate's [`crate::Lane::record`].
+    pub(crate) unsafe fn of(
+        lane: &mut Lane,
+        launches: &[Launch<'_>],
+        there: usize,
+        back: usize,
+    ) -> Result<Self, Error> {
+        let calls = Calls::of(&lane.device)?;
+        let queue = lane.queue.get();
+        let mut status: cl_int = CL_INVALID_VALUE;
+        // SAFETY: one queue, which is there; no properties.
+        let handle = unsafe { (calls.create)(1, &raw const queue, ptr::null(), &raw mut status) };
+        checked(&lane.device, status, "making a command buffer")?;
+        let mut recording = Self {
+            kernels: Vec::new(),
+            calls,
+            handle,
+            there,
+            back,
+            _device: Arc::clone(&lane.device),
+        };
+        let mut before: Option<Point> = None;
+        for launch in launches {
+            // Each launch has its own kernel: a driver may read arguments only at replay, and find those of the last launch.
+            let own = super::lane::kernel(&lane.device, lane.device.kernels[launch.kernel])?;
+            // SAFETY: the caller's.
+            let (kernel, items, group) = unsafe { lane.prepare(&own, launch)? };
+            let (waits, first) = (cl_uint::from(before.is_some()), before.unwrap_or(0));
+            let first = if waits > 0 {
+                &raw const first
+            } else {
+                ptr::null()
+            };
+            let mut point: Point = 0;
+            // SAFETY: the buffer is being recorded, its one queue is meant, all arguments are set, and the point
+            // is one of the same buffer.
+            let status = unsafe {
+                (calls.kernel)(
+                    handle,
+                    ptr::null_mut(),
+                    ptr::null(),
+                    kernel.get(),
+                    1,
+                    ptr::null(),
+                    &raw const items,
+                    &raw const group,
+                    waits,
+                    first,
+                    &raw mut point,
+                    ptr::null_mut(),
+                )
+            };
+            checked(&lane.device, status, "recording a kernel")?;
+            before = Some(point);
+            recording.kernels.push(own.0);
+        }
+        // SAFETY: it is being recorded.
+        let status = unsafe { (calls.finalize)(handle) };
+        checked(&lane.device, status, "recording a batch")?;
+        Ok(recording)
+    }
+
+    /// # Safety
+    /// As the crate's [`crate::Lane::replay`].
+    pub(crate) unsafe fn replay(&self, lane: &mut Lane) -> Result<(), Error> {
+        let Self { calls, handle, .. } = self;
+        lane.input.send(&lane.device, &lane.queue, self.there)?;
+        lane.output.release(&lane.device, &lane.queue)?;
+        // SAFETY: it is recorded, on no way, and of the queue that it was made with; what its kernels reach is
+        // the caller's word.
+        let status = unsafe {
+            let (none, nobody) = (ptr::null_mut(), ptr::null());
+            (calls.enqueue)(0, none, *handle, 0, nobody, ptr::null_mut())
+        };
+        checked(&lane.device, status, "launching a command buffer")?;
+        lane.output.fetch(&lane.device, &lane.queue, self.back)?;
+        let flushed = lane.queue.flush();
+        flushed.map_err(lane.device.failed("sending a batch"))
+    }
+}
+
+fn checked(device: &Device, status: cl_int, call: &'static str) -> Result<(), Error> {
+    if status == 0 {
+        return Ok(());
+    }
+    Err(device.failed(call)(ClError(status)))
+}
+
+impl Calls {
+    fn of(device: &Device) -> Result<Self, Missing> {
         let lacks = || {
-            let what = format!("{} has no {EXTENSION}", self.name);
+            let what = format!("{} has no {EXTENSION}", device.name);
             Missing::new(what, "use --launch stream, or another driver")
         };
-        if !self
+        if !device
             .extensions
             .split_whitespace()
             .any(|name| name == EXTENSION)
         {
             return Err(lacks());
         }
-        Calls::find(self.platform.0).ok_or_else(lacks)
+        Self::find(device.platform.0).ok_or_else(lacks)
     }
-}
 
-impl Calls {
     fn find(platform: cl_platform_id) -> Option<Self> {
         // SAFETY: the library has been loaded before, and runs nothing that it has not run then.
         let library = unsafe { Library::new("libOpenCL.so.1") }.ok()?;
@@ -123,100 +213,6 @@ impl Calls {
                 )?),
             })
         }
-    }
-}
-
-impl Lane {
-    /// Records what `run` would do, for `replay`.
-    ///
-    /// # Safety
-    /// As the crate's [`crate::Lane::record`].
-    pub(crate) unsafe fn record(
-        &mut self,
-        launches: &[Launch<'_>],
-        there: usize,
-        back: usize,
-    ) -> Result<Recording, Error> {
-        let calls = self.device.calls()?;
-        let queue = self.queue.get();
-        let mut status: cl_int = CL_INVALID_VALUE;
-        // SAFETY: one queue, which is there; no properties.
-        let handle = unsafe { (calls.create)(1, &raw const queue, ptr::null(), &raw mut status) };
-        self.checked(status, "making a command buffer")?;
-        let mut recording = Recording {
-            kernels: Vec::new(),
-            calls,
-            handle,
-            there,
-            back,
-            _device: Arc::clone(&self.device),
-        };
-        let mut before: Option<Point> = None;
-        for launch in launches {
-            // Of its own: a driver may look for arguments only when it replays, and find those of the last launch.
-            let own = super::lane::kernel(&self.device, self.device.kernels[launch.kernel])?;
-            // SAFETY: the caller's.
-            let (kernel, items, group) = unsafe { self.prepare(&own, launch)? };
-            let (waits, first) = (cl_uint::from(before.is_some()), before.unwrap_or(0));
-            let first = if waits > 0 {
-                &raw const first
-            } else {
-                ptr::null()
-            };
-            let mut point: Point = 0;
-            // SAFETY: the buffer is being recorded, its one queue is meant, all arguments are set, and the point
-            // is one of the same buffer.
-            let status = unsafe {
-                (calls.kernel)(
-                    handle,
-                    ptr::null_mut(),
-                    ptr::null(),
-                    kernel.get(),
-                    1,
-                    ptr::null(),
-                    &raw const items,
-                    &raw const group,
-                    waits,
-                    first,
-                    &raw mut point,
-                    ptr::null_mut(),
-                )
-            };
-            self.checked(status, "recording a kernel")?;
-            before = Some(point);
-            recording.kernels.push(own.0);
-        }
-        // SAFETY: it is being recorded.
-        let status = unsafe { (calls.finalize)(handle) };
-        self.checked(status, "recording a batch")?;
-        Ok(recording)
-    }
-
-    /// # Safety
-    /// As the crate's [`crate::Lane::replay`].
-    pub(crate) unsafe fn replay(&mut self, recording: &Recording) -> Result<(), Error> {
-        let Recording { calls, handle, .. } = recording;
-        self.input
-            .send(&self.device, &self.queue, recording.there)?;
-        self.output.release(&self.device, &self.queue)?;
-        // SAFETY: it is recorded, on no way, and of the queue that it was made with; what its kernels reach is
-        // the caller's word.
-        let status = unsafe {
-            let (none, nobody) = (ptr::null_mut(), ptr::null());
-            (calls.enqueue)(0, none, *handle, 0, nobody, ptr::null_mut())
-        };
-        self.checked(status, "launching a command buffer")?;
-        self.output
-            .fetch(&self.device, &self.queue, recording.back)?;
-        let flushed = self.queue.flush();
-        flushed.map_err(self.device.failed("sending a batch"))
-    }
-
-    fn checked(&self, status: cl_int, call: &'static str) -> Result<(), Error> {
-        if status == 0 {
-            return Ok(());
-        }
-        Err(self.device.failed(call)(ClError(status)))
     }
 }
 

@@ -193,7 +193,7 @@ fn networks_score_captures_and_rows_and_are_not_for_the_kernel() {
     let refused = lowroad(&["score", &capture, "--model", &damaged, "-o", &from_rows]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        said.contains("mix.pcap: is no ONNX that can be read"),
+        said.contains("mix.pcap: is not ONNX that can be read"),
         "{said}"
     );
     assert_eq!(refused.status.code(), Some(2), "{said}");

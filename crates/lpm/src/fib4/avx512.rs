@@ -105,7 +105,7 @@ unsafe fn entries<const BYTES: bool, const WORDS: bool>(
     let mut entries = _mm512_setzero_si512();
     let mut further = lanes;
     if BYTES {
-        // SAFETY: 24 bits of index, into a table of so many entries and padding for the last.
+        // SAFETY: the index has 24 bits, and the table has 2^24 entries and padding for the last.
         let read = unsafe { _mm512_i32gather_epi32::<1>(blocks, first.bytes.cast()) };
         entries = _mm512_and_si512(read, byte);
         further = _mm512_mask_cmpeq_epi32_mask(lanes, entries, byte);

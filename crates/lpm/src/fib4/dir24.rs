@@ -107,7 +107,7 @@ impl<E: Entry> Dir24<E> {
     /// The answer where the first table's entry is an escape.
     #[cold]
     pub(super) fn resolve_group(&self, address: u32) -> u16 {
-        // What the escape leads to was written before it.
+        // The block behind the escape was written before it.
         fence(Ordering::Acquire);
         let group = self.page_entry(address >> 8).load(Ordering::Acquire) as usize;
         E::load(&self.groups[group * GROUP + (address as usize & (GROUP - 1))]).code()

@@ -19,7 +19,7 @@ pub(super) trait Entry: Copy + Debug + Eq + Send + Sync + 'static {
     fn code(self) -> u16;
     fn load(cell: &Self::Cell) -> Self;
     fn store(cell: &Self::Cell, entry: Self);
-    /// Entry `at` of little-endian bytes, if there are so many.
+    /// Entry `at` of little-endian bytes; none past their end.
     fn read(bytes: &[u8], at: usize) -> Option<Self>;
     fn numbers(cells: &[Self::Cell]) -> Numbers<'_>;
     /// The same entry eight or four times.

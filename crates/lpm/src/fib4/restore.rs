@@ -1,105 +1,22 @@
-//! A table made from the content of another one, of which nothing is believed.
+//! The content of another table, from which a table is made. Nothing of it is believed.
 
-use std::sync::atomic::Ordering;
-
-use super::capacity::Capacity4;
 use super::dir24::{BLOCKS, GROUP, SLASH16};
 use super::entry::Entry;
-use super::writer::{Writer, block, entry};
-use crate::memory::{Contents, Provider, numbers};
-use crate::{Error, NextHop, Rib};
+use crate::memory::{Contents, numbers};
+use crate::{Error, NextHop};
 
 /// The content of another table: entries as bytes.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     /// Bytes of an entry, which may be fewer than the table's.
-    width: usize,
-    first: &'a [u8],
+    pub(super) width: usize,
+    pub(super) first: &'a [u8],
     page_of: &'a [[u8; 2]],
     pages: &'a [[u8; 4]],
-    groups: &'a [u8],
-}
-
-impl<E: Entry> Writer<E> {
-    /// The table of `contents`, whose prefixes are those of `rib`. Groups and pages are numbered anew.
-    pub(super) fn restore(
-        rib: &Rib<u32>,
-        projected: bool,
-        capacity: &Capacity4,
-        memory: &mut Provider<'_>,
-        contents: &Contents<'_>,
-    ) -> Result<Self, Error> {
-        let source = Source::of::<E>(contents)?;
-        let mut writer = Self::new(projected, capacity, memory)?;
-        let mut groups = vec![false; source.groups.len() / source.width / GROUP];
-        for block in 0..1 << 24 {
-            // As many as there are blocks: see `Source::of`.
-            let entry = source.entry::<E>(source.first, block as usize);
-            if entry != E::ESCAPE {
-                writer.put(block, check_hop(entry, "first")?);
-                continue;
-            }
-            let group = source.group(block)?;
-            let new = groups.get_mut(group).filter(|used| !**used);
-            *new.ok_or_else(|| Error::content("pages", "names a group twice, or none"))? = true;
-            writer.copy(&source, block, group)?;
-        }
-        writer.project();
-        writer.count(rib)?;
-        Ok(writer)
-    }
-
-    fn copy(&mut self, source: &Source<'_>, block: u32, group: usize) -> Result<(), Error> {
-        self.make_page(block)?;
-        let new = self.allocate()?;
-        for (at, cell) in self.cells(new, 0, u8::MAX.into()).iter().enumerate() {
-            let entry = source.entry::<E>(source.groups, group * GROUP + at);
-            E::store(cell, check_hop(entry, "groups")?);
-        }
-        let page_entry = self.tables.page_entry(block);
-        page_entry.store(new, Ordering::Relaxed);
-        self.put(block, E::ESCAPE);
-        Ok(())
-    }
-
-    fn put(&self, block: u32, entry: E) {
-        E::store(&self.tables.first[block as usize], entry);
-    }
-
-    /// Makes the table of bytes, if there is one, from the first table.
-    fn project(&self) {
-        let Some(bytes) = &self.tables.projection else {
-            return;
-        };
-        for (byte, cell) in bytes.iter().zip(&self.tables.first[..BLOCKS]) {
-            let entry = u8::of(E::load(cell).code()).unwrap_or(u8::ESCAPE);
-            u8::store(byte, entry);
-        }
-    }
-
-    /// Counts the prefixes of each group: prefixes longer than /24 are in groups, and all groups are
-    /// theirs.
-    fn count(&mut self, rib: &Rib<u32>) -> Result<(), Error> {
-        for (prefix, hop) in rib {
-            entry::<E>(hop)?;
-            if prefix.len() <= 24 {
-                continue;
-            }
-            let block = block(prefix.first());
-            if E::load(&self.tables.first[block as usize]) != E::ESCAPE {
-                return Err(Error::content("first", "lacks prefixes longer than /24"));
-            }
-            let group = self.group(block);
-            self.counts[group as usize] += 1;
-        }
-        if self.counts.contains(&0) {
-            return Err(Error::content("groups", "has one without prefixes"));
-        }
-        Ok(())
-    }
+    pub(super) groups: &'a [u8],
 }
 
 impl<'a> Source<'a> {
-    fn of<E: Entry>(contents: &Contents<'a>) -> Result<Self, Error> {
+    pub(super) fn of<E: Entry>(contents: &Contents<'a>) -> Result<Self, Error> {
         let first = numbers::<1>(contents, "first")?.as_flattened();
         let source = Self {
             width: if first.len() == BLOCKS {
@@ -122,7 +39,7 @@ impl<'a> Source<'a> {
     }
 
     /// An entry as the table has it; the escape, too, where there is none.
-    fn entry<E: Entry>(&self, entries: &[u8], at: usize) -> E {
+    pub(super) fn entry<E: Entry>(&self, entries: &[u8], at: usize) -> E {
         if self.width == size_of::<E>() {
             return E::read(entries, at).unwrap_or(E::ESCAPE);
         }
@@ -133,7 +50,7 @@ impl<'a> Source<'a> {
     }
 
     /// The group of a /24, which may not exist.
-    fn group(&self, block: u32) -> Result<usize, Error> {
+    pub(super) fn group(&self, block: u32) -> Result<usize, Error> {
         let page = u16::from_le_bytes(self.page_of[block as usize >> 8]);
         let at = usize::from(page) * GROUP + block as usize % GROUP;
         let group = self.pages.get(at).map(|&group| u32::from_le_bytes(group));
@@ -144,7 +61,7 @@ impl<'a> Source<'a> {
 }
 
 /// Checks that an entry is an answer.
-fn check_hop<E: Entry>(entry: E, section: &'static str) -> Result<E, Error> {
+pub(super) fn check_hop<E: Entry>(entry: E, section: &'static str) -> Result<E, Error> {
     if entry == E::ESCAPE || entry.code() > NextHop::MAX {
         return Err(Error::content(
             section,

@@ -10,15 +10,16 @@ use super::BYTE_MAX;
 use super::capacity::Capacity4;
 use super::dir24::{BLOCKS, Dir24, GROUP, SLASH16};
 use super::entry::Entry;
-use crate::memory::{Content, Provider};
+use super::restore::{Source, check_hop};
+use crate::memory::{Content, Contents, Provider};
 use crate::rib::{Removal, Subtree};
 use crate::{Error, NextHop, Prefix4, Rib};
 
 #[derive(Debug)]
 pub(super) struct Writer<E: Entry> {
-    pub(super) tables: Arc<Dir24<E>>,
+    tables: Arc<Dir24<E>>,
     /// For each group, the number of prefixes longer than /24 that it holds.
-    pub(super) counts: Vec<u16>,
+    counts: Vec<u16>,
     /// Groups without prefixes that no reader looks at.
     free: Vec<u32>,
     /// Groups without prefixes that a reader may still look at.
@@ -30,7 +31,7 @@ pub(super) struct Writer<E: Entry> {
 
 impl<E: Entry> Writer<E> {
     /// A table without prefixes.
-    pub(super) fn new(
+    fn new(
         projected: bool,
         capacity: &Capacity4,
         memory: &mut Provider<'_>,
@@ -231,7 +232,7 @@ impl<E: Entry> Writer<E> {
     }
 
     /// Sees to it that the /16 of a /24 has a page.
-    pub(super) fn make_page(&mut self, block: u32) -> Result<(), Error> {
+    fn make_page(&mut self, block: u32) -> Result<(), Error> {
         let slash16 = block as usize >> 8;
         if self.paged[slash16] {
             return Ok(());
@@ -248,7 +249,7 @@ impl<E: Entry> Writer<E> {
     }
 
     /// A group that no reader looks at.
-    pub(super) fn allocate(&mut self) -> Result<u32, Error> {
+    fn allocate(&mut self) -> Result<u32, Error> {
         let limit = self.tables.groups.len() / GROUP;
         let (free, counts) = (&mut self.free, &mut self.counts);
         self.reclaimer.reclaim(|group| free.push(group));
@@ -267,19 +268,96 @@ impl<E: Entry> Writer<E> {
     }
 
     /// The group of a /24 whose entry is an escape.
-    pub(super) fn group(&self, block: u32) -> u32 {
+    fn group(&self, block: u32) -> u32 {
         self.tables.page_entry(block).load(Ordering::Relaxed)
     }
 
     /// The cells of a group for addresses `first..=last` of its /24.
-    pub(super) fn cells(&self, group: u32, first: u32, last: u32) -> &[E::Cell] {
+    fn cells(&self, group: u32, first: u32, last: u32) -> &[E::Cell] {
         let start = group as usize * GROUP;
         let (first, last) = (first as usize % GROUP, last as usize % GROUP);
         &self.tables.groups[start + first..=start + last]
     }
+
+    /// The table of `contents`, whose prefixes are those of `rib`. Groups and pages are numbered anew.
+    pub(super) fn restore(
+        rib: &Rib<u32>,
+        projected: bool,
+        capacity: &Capacity4,
+        memory: &mut Provider<'_>,
+        contents: &Contents<'_>,
+    ) -> Result<Self, Error> {
+        let source = Source::of::<E>(contents)?;
+        let mut writer = Self::new(projected, capacity, memory)?;
+        let mut groups = vec![false; source.groups.len() / source.width / GROUP];
+        for block in 0..1 << 24 {
+            // As many as there are blocks: see `Source::of`.
+            let entry = source.entry::<E>(source.first, block as usize);
+            if entry != E::ESCAPE {
+                writer.put(block, check_hop(entry, "first")?);
+                continue;
+            }
+            let group = source.group(block)?;
+            let new = groups.get_mut(group).filter(|used| !**used);
+            *new.ok_or_else(|| Error::content("pages", "names a group twice, or none"))? = true;
+            writer.copy(&source, block, group)?;
+        }
+        writer.project();
+        writer.count(rib)?;
+        Ok(writer)
+    }
+
+    fn copy(&mut self, source: &Source<'_>, block: u32, group: usize) -> Result<(), Error> {
+        self.make_page(block)?;
+        let new = self.allocate()?;
+        for (at, cell) in self.cells(new, 0, u8::MAX.into()).iter().enumerate() {
+            let entry = source.entry::<E>(source.groups, group * GROUP + at);
+            E::store(cell, check_hop(entry, "groups")?);
+        }
+        let page_entry = self.tables.page_entry(block);
+        page_entry.store(new, Ordering::Relaxed);
+        self.put(block, E::ESCAPE);
+        Ok(())
+    }
+
+    fn put(&self, block: u32, entry: E) {
+        E::store(&self.tables.first[block as usize], entry);
+    }
+
+    /// Makes the table of bytes, if there is one, from the first table.
+    fn project(&self) {
+        let Some(bytes) = &self.tables.projection else {
+            return;
+        };
+        for (byte, cell) in bytes.iter().zip(&self.tables.first[..BLOCKS]) {
+            let entry = u8::of(E::load(cell).code()).unwrap_or(u8::ESCAPE);
+            u8::store(byte, entry);
+        }
+    }
+
+    /// Counts the prefixes of each group: prefixes longer than /24 are in groups, and all groups are
+    /// theirs.
+    fn count(&mut self, rib: &Rib<u32>) -> Result<(), Error> {
+        for (prefix, hop) in rib {
+            entry::<E>(hop)?;
+            if prefix.len() <= 24 {
+                continue;
+            }
+            let block = block(prefix.first());
+            if E::load(&self.tables.first[block as usize]) != E::ESCAPE {
+                return Err(Error::content("first", "lacks prefixes longer than /24"));
+            }
+            let group = self.group(block);
+            self.counts[group as usize] += 1;
+        }
+        if self.counts.contains(&0) {
+            return Err(Error::content("groups", "has one without prefixes"));
+        }
+        Ok(())
+    }
 }
 
-pub(super) fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
+fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
     E::of(hop.get()).ok_or_else(|| Error::NextHop {
         next_hop: hop.get(),
         limit: BYTE_MAX,
@@ -287,6 +365,6 @@ pub(super) fn entry<E: Entry>(hop: NextHop) -> Result<E, Error> {
 }
 
 /// The /24 of an address.
-pub(super) fn block(address: u32) -> u32 {
+fn block(address: u32) -> u32 {
     address >> 8
 }

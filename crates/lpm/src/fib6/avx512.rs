@@ -137,7 +137,7 @@ impl Block {
         }
     }
 
-    /// Lists the targets of entries that are cells, or all that are no answers; writes the answers
+    /// Lists the targets of entries that are cells, or of all that are not answers; writes the answers
     /// in the latter case. Returns how many were listed.
     ///
     /// # Safety

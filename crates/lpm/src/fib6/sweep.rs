@@ -32,7 +32,7 @@ fn close(open: &mut Vec<Step>, outside: u16, steps: &mut Vec<Step>, ended: impl 
     }
 }
 
-/// Of several steps at one address the last one counts; one that changes nothing is none.
+/// The last of several steps at one address counts; a step that changes nothing is left out.
 fn step(steps: &mut Vec<Step>, at: u128, answer: u16) {
     if steps.last().is_some_and(|&(before, _)| before == at) {
         steps.pop();

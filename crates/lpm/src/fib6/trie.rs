@@ -172,7 +172,7 @@ impl Trie {
     /// The answer where entries and lines have found `answer`, which is none or a deep block's.
     #[cold]
     pub(super) fn resolve(&self, address: [u8; 16], answer: u16, version: u64) -> u16 {
-        // What leads here was written before it.
+        // The entry that leads here was written after this block.
         fence(Ordering::Acquire);
         let address = u128::from_be_bytes(address);
         let (mut answer, mut version) = (answer, version);

@@ -6,7 +6,6 @@
     reason = "bits are cut out of addresses and entries"
 )]
 
-mod content;
 mod in_place;
 mod leaf_storage;
 mod restore;
@@ -20,15 +19,18 @@ use rcu::{GracePeriod, Reader, Reclaimer};
 
 use super::buddy::BuddyAllocator;
 use super::capacity::Capacity6;
-use super::trie::{Entry, FLAT, PAGE, SLASH20, Trie};
-use crate::memory::Provider;
+use super::trie::{ANSWERS, DEEP_BIT, Entry, FLAT, LINE, PAGE, SLASH20, Trie};
+use crate::memory::{Content, Contents, Provider};
 use crate::rib::Subtree;
 use crate::{Error, NextHop, Prefix6, Rib};
 use in_place::Part;
 use leaf_storage::{LeafStorage, Piece, Place};
+use restore::{Source, next_hop};
 
 /// Prefixes up to this length are in the table by the first 16 bits.
 const SHORT: u8 = 16;
+/// The maximum number of bits that choose a cell or a line.
+const MAX_BITS: u32 = 12;
 /// /32s of one huge page of the flat array.
 const HUGE: usize = (2 << 20) / size_of::<u32>();
 /// The minimum number of changes to cells before their number is decided again.
@@ -410,6 +412,178 @@ impl Writer {
         page.store(made.ok_or(Error::Full { what: "/20s" })?, Ordering::Release);
         self.pages += 1;
         Ok(())
+    }
+
+    pub(super) fn contents(&self) -> Vec<Content<'_>> {
+        let (trie, storage) = (&self.trie, &self.storage);
+        let [page_of, pages] = self.pages();
+        vec![
+            Content::new("short", &trie.short[..]),
+            page_of,
+            pages,
+            Content::new("cells", &trie.cells[..storage.cells.high_water_mark()]),
+            Content::new(
+                "lines",
+                &trie.lines[..storage.lines.high_water_mark() * LINE],
+            ),
+            Content::new("deep", &trie.deep[..storage.blocks()]),
+            Content::new("steps", &trie.steps[..2 * storage.steps.high_water_mark()]),
+            Content::new("answers", &trie.answers[..storage.steps.high_water_mark()]),
+        ]
+    }
+
+    fn pages(&self) -> [Content<'_>; 2] {
+        let trie = &self.trie;
+        if trie.flat.is_none() {
+            let used = &trie.pages[..self.pages * PAGE];
+            return [
+                Content::new("page_of", &trie.page_of[..]),
+                Content::new("pages", used),
+            ];
+        }
+        let mut page_of = vec![0; SLASH20];
+        let mut pages = vec![0; PAGE];
+        for (slash20, page) in (0..).zip(&mut page_of) {
+            if !self.is_touched(slash20) {
+                continue;
+            }
+            let from = slash20 << 12;
+            let entry = |slash32| trie.slot(slash32).load(Ordering::Relaxed);
+            let entries = (from..=from | 0xfff).map(entry);
+            if entries.clone().any(|entry| entry != 0) {
+                *page = (pages.len() / PAGE) as u32;
+                pages.extend(entries);
+            }
+        }
+        [
+            Content::new("page_of", page_of),
+            Content::new("pages", pages),
+        ]
+    }
+
+    /// The table of `contents`, whose prefixes are those of `rib`. All that an entry leads to gets another
+    /// place.
+    pub(super) fn restore(
+        rib: &Rib<u128>,
+        flat: bool,
+        capacity: &Capacity6,
+        memory: &mut Provider<'_>,
+        contents: &Contents<'_>,
+    ) -> Result<Self, Error> {
+        let source = Source::of(contents)?;
+        let mut writer = Self::new(flat, capacity, memory)?;
+        for (cell, &number) in writer.trie.short.iter().zip(source.short) {
+            let answer = next_hop(u16::from_le_bytes(number), "short")?;
+            cell.store(answer, Ordering::Relaxed);
+        }
+        let long = rib.iter().filter(|(prefix, _)| prefix.len() > SHORT);
+        for (prefix, _) in long {
+            writer.make_pages(prefix)?;
+        }
+        let mut used = vec![false; source.pages.len() / PAGE];
+        for (slash20, &page) in (0..).zip(source.page_of) {
+            let page = u32::from_le_bytes(page) as usize;
+            if page == 0 {
+                continue;
+            }
+            let new = used.get_mut(page).filter(|used| !**used);
+            *new.ok_or_else(|| Error::content("page_of", "names a page twice, or none"))? = true;
+            writer.copy_page(&source, slash20, page)?;
+        }
+        Ok(writer)
+    }
+
+    fn copy_page(&mut self, source: &Source<'_>, slash20: u32, page: usize) -> Result<(), Error> {
+        let entries = &source.pages[page * PAGE..][..PAGE];
+        for (slash32, &entry) in (slash20 << 12..).zip(entries) {
+            let entry = Entry(u32::from_le_bytes(entry));
+            if entry == Entry::answer(0) {
+                continue;
+            }
+            self.make_page(slash20)?;
+            let entry = self.copy(source, entry, Place::whole(slash32))?;
+            self.fill(slash32..=slash32, entry);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, source: &Source<'_>, entry: Entry, place: Place) -> Result<Entry, Error> {
+        if entry.is_answer() {
+            let answer = u16::try_from(entry.0)
+                .map_err(|_| Error::content("pages", "holds an entry of no kind"))?;
+            return Ok(Entry::answer(self.copy_answer(source, answer)?));
+        }
+        let bits = entry.bits();
+        if bits > MAX_BITS || bits < place.bits {
+            return Err(Error::content("pages", "holds an entry of too many parts"));
+        }
+        if !entry.is_cells() {
+            return self.copy_lines(source, entry, place);
+        }
+        if place.bits > 0 {
+            return Err(Error::content("cells", "leads to other cells"));
+        }
+        let base = self.storage.cells.allocate(bits)?;
+        if self.storage.cells.used() > source.cells.len() {
+            return Err(Error::content("cells", "is used twice"));
+        }
+        for part in 0..1 << bits {
+            let cell = Place {
+                bits,
+                part,
+                ..place
+            };
+            let from = source.cells.get(entry.target(cell.x()) as usize);
+            let from =
+                from.ok_or_else(|| Error::content("pages", "names a cell that is not there"))?;
+            let made = self.copy(source, Entry(u32::from_le_bytes(*from)), cell)?;
+            self.trie.cells[(base + part) as usize].store(made.0, Ordering::Relaxed);
+        }
+        Ok(Entry::cells(base, bits))
+    }
+
+    fn copy_lines(
+        &mut self,
+        source: &Source<'_>,
+        entry: Entry,
+        place: Place,
+    ) -> Result<Entry, Error> {
+        let order = entry.bits() - place.bits;
+        let from = entry.target(place.x()) as usize;
+        let base = self.storage.lines.allocate(order)?;
+        if self.storage.lines.used() > source.lines.len() / LINE {
+            return Err(Error::content("lines", "is used twice"));
+        }
+        let lines = source.lines.get(from * LINE..(from + (1 << order)) * LINE);
+        let lines =
+            lines.ok_or_else(|| Error::content("pages", "names a line that is not there"))?;
+        for (to, line) in (base..).zip(lines.chunks_exact(LINE)) {
+            for (at, &number) in line.iter().enumerate() {
+                let mut number = u16::from_le_bytes(number);
+                if at >= ANSWERS {
+                    number = self.copy_answer(source, number)?;
+                }
+                self.trie.line(to)[at].store(number, Ordering::Relaxed);
+            }
+        }
+        Ok(Entry::lines(base, entry.bits(), place.part << order))
+    }
+
+    fn copy_answer(&mut self, source: &Source<'_>, answer: u16) -> Result<u16, Error> {
+        if answer & DEEP_BIT == 0 {
+            return Ok(answer);
+        }
+        let steps = source.block(answer ^ DEEP_BIT)?;
+        let block = self.storage.block(&self.trie, steps.len())?;
+        if self.storage.steps.used() > source.answers.len() {
+            return Err(Error::content("steps", "is used twice"));
+        }
+        let (start, _) = self.trie.deep_block(block.into());
+        for (at, (from, answer)) in (start..).zip(steps) {
+            let answer = next_hop(answer, "answers")?;
+            self.trie.write_step(at, from, answer);
+        }
+        Ok(DEEP_BIT | block)
     }
 }
 

@@ -253,7 +253,7 @@ fn a_full_ipv4_table_stays_as_it_is() {
         "{refused:?}"
     );
     assert_eq!((fib.rib().len(), fib.lookup(0x0a01_0200)), (4, None));
-    // What was retired is used again at once when there is nothing else.
+    // Retired memory is reused at once when no other is left.
     for _ in 0..10 {
         fib.remove(prefix("10.1.1.0/25"));
         fib.insert(prefix("10.1.2.0/25"), hop(2)).unwrap();

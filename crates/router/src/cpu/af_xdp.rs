@@ -279,7 +279,7 @@ fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
         let link = netlink.link_by_index(*index).map_err(failed)?;
         let name = &link.name;
         if !link.ethernet || link.loopback {
-            return Err(Error::Plan(format!("{name} is no Ethernet device")));
+            return Err(Error::Plan(format!("{name} is not an Ethernet device")));
         }
         if link.mtu as usize + 18 > LONGEST {
             let most = LONGEST - 18;

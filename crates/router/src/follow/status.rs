@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::side::Side;
 use super::table::Table;
-use super::{Follow, outlet};
-use crate::forward::{Forwarding, Plane, Punt};
+use crate::forward::{Forwarding, Punt};
 
 /// All of it, at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -128,37 +127,7 @@ impl Changes {
     }
 }
 
-impl<P: Plane> Follow<P> {
-    /// What the tables hold and the plane was told. Overruns, lag and state are the reader's.
-    pub fn status(&self) -> Status {
-        let outlet::Told {
-            routes,
-            next_hops,
-            refusals,
-        } = self.out.told;
-        Status {
-            sync: match (self.loaded, &self.census) {
-                (false, _) => Sync::Loading,
-                (true, None) => Sync::Following,
-                (true, Some(_)) => Sync::Listing,
-            },
-            ipv4: routes_of(&self.v4),
-            ipv6: routes_of(&self.v6),
-            changes: self.changes,
-            told: Told {
-                routes,
-                next_hops,
-                refusals,
-            },
-            listings: self.listings,
-            overruns: 0,
-            foreign_rules: self.rules.iter().filter(|rule| !rule.usual).count(),
-            event_lag_us: Lag::default(),
-        }
-    }
-}
-
-fn routes_of<A: Side>(table: &Table<A>) -> Routes {
+pub(super) fn routes_of<A: Side>(table: &Table<A>) -> Routes {
     let (prefixes, installed) = table.len();
     let mut next_hops = Numbers::default();
     for (_, way) in table.ways.numbered() {

@@ -1,16 +1,13 @@
 //! Routes and next hops as people look at them.
 
-use std::net::IpAddr;
-
 use netdev::monitor::Hop;
 use serde::Serialize;
 
-use super::Follow;
 use super::side::Side;
 use super::table::Table;
 use super::way::{Key, Way};
 use super::world::{Expanded, World};
-use crate::forward::{Adjacency, Family, Forwarding, Plane, Punt};
+use crate::forward::{Adjacency, Family, Forwarding, Punt};
 use crate::xdp::Port;
 
 /// A prefix in the data plane.
@@ -43,56 +40,36 @@ pub struct NamedPort {
     pub port: Port,
 }
 
-impl<P: Plane> Follow<P> {
-    /// The ports of the devices with these names that are there.
-    pub fn ports(&self, names: &[String]) -> Vec<NamedPort> {
-        let links = self.world.links();
-        let named = links.filter(|link| names.contains(&link.name));
-        let ports = named.map(|link| NamedPort {
-            name: link.name.clone(),
-            port: match (link.vlan, link.link) {
-                (Some(vlan), Some(below)) => Port {
-                    ifindex: below,
-                    tags: [vlan, 0],
-                    mac: link.mac,
-                },
-                _ => Port {
-                    ifindex: link.index,
-                    tags: [0, 0],
-                    mac: link.mac,
-                },
+/// The ports of the devices with these names that are there.
+pub(super) fn ports(world: &World, names: &[String]) -> Vec<NamedPort> {
+    let links = world.links();
+    let named = links.filter(|link| names.contains(&link.name));
+    let ports = named.map(|link| NamedPort {
+        name: link.name.clone(),
+        port: match (link.vlan, link.link) {
+            (Some(vlan), Some(below)) => Port {
+                ifindex: below,
+                tags: [vlan, 0],
+                mac: link.mac,
             },
-        });
-        let mut ports: Vec<NamedPort> = ports.collect();
-        ports.sort_by(|a, b| a.name.cmp(&b.name));
-        ports
-    }
-
-    /// What is installed, in order: the prefix that an address matches, or the first `limit` of
-    /// all.
-    pub fn routes(&self, of: Option<IpAddr>, limit: usize) -> Vec<RouteView> {
-        match of {
-            Some(IpAddr::V4(address)) => routes(&self.v4, &self.world, Some(address.to_bits()), 1),
-            Some(IpAddr::V6(address)) => routes(&self.v6, &self.world, Some(address.to_bits()), 1),
-            None => {
-                let mut found = routes(&self.v4, &self.world, None, limit);
-                let left = limit - found.len();
-                found.extend(routes(&self.v6, &self.world, None, left));
-                found
-            }
-        }
-    }
-
-    /// All next hops that have numbers, by family and number.
-    pub fn next_hops(&self) -> Vec<NextHopView> {
-        let mut hops = next_hops(&self.v4, &self.world);
-        hops.extend(next_hops(&self.v6, &self.world));
-        hops.sort_by_key(|hop| (hop.family, hop.number));
-        hops
-    }
+            _ => Port {
+                ifindex: link.index,
+                tags: [0, 0],
+                mac: link.mac,
+            },
+        },
+    });
+    let mut ports: Vec<NamedPort> = ports.collect();
+    ports.sort_by(|a, b| a.name.cmp(&b.name));
+    ports
 }
 
-fn routes<A: Side>(table: &Table<A>, world: &World, of: Option<A>, limit: usize) -> Vec<RouteView> {
+pub(super) fn routes<A: Side>(
+    table: &Table<A>,
+    world: &World,
+    of: Option<A>,
+    limit: usize,
+) -> Vec<RouteView> {
     let mut found: Vec<_> = match of {
         Some(address) => table.installed_prefix(address).into_iter().collect(),
         None => table.installed().collect(),
@@ -110,7 +87,7 @@ fn routes<A: Side>(table: &Table<A>, world: &World, of: Option<A>, limit: usize)
     found.into_iter().map(view).collect()
 }
 
-fn next_hops<A: Side>(table: &Table<A>, world: &World) -> Vec<NextHopView> {
+pub(super) fn next_hops<A: Side>(table: &Table<A>, world: &World) -> Vec<NextHopView> {
     let numbered = table.ways.numbered();
     let view = |way: &Way| NextHopView {
         family: match A::FAMILY {

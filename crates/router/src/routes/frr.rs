@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for Prefixes<'_> {
             self.number += 1;
             let prefix = text::prefix(&key).map_err(|_| {
                 M::Error::custom(format!(
-                    "{key:?} is no prefix: give the routes of one VRF, as `show ip route json` writes them"
+                    "{key:?} is not a prefix: give the routes of one VRF, as `show ip route json` writes them"
                 ))
             })?;
             let routes: Vec<Route> = map.next_value()?;

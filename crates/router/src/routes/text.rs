@@ -25,7 +25,7 @@ pub(super) fn prefix(text: &str) -> Result<AnyPrefix, String> {
     match text.parse() {
         Ok(IpAddr::V4(address)) => host(address.to_bits()).map(AnyPrefix::V4),
         Ok(IpAddr::V6(address)) => host(address.to_bits()).map(AnyPrefix::V6),
-        Err(_) => Err(format!("{text:?} is no prefix: write ADDRESS/LENGTH")),
+        Err(_) => Err(format!("{text:?} is not a prefix: write ADDRESS/LENGTH")),
     }
 }
 

@@ -16,8 +16,6 @@ mod parts;
 mod rule;
 mod selector;
 mod sets;
-mod vmap;
-mod xt;
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;

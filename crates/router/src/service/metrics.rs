@@ -2,25 +2,22 @@
 
 use control::metrics::Text;
 
-use super::{Service, Status};
+use super::Status;
 use crate::follow::{Lag, Routes};
 
-impl Service {
-    /// One scrape.
-    pub fn metrics(&self) -> String {
-        let status = self.status();
-        let mut text = Text::new();
-        packets(&mut text, &status);
-        following(&mut text, &status);
-        lag(&mut text, &status.routes.event_lag_us);
-        text.counter(
-            "lowroad_router_rule_reloads_total",
-            "Reloads of the rules, by outcome.",
-        )
-        .sample(&[("outcome", "taken")], status.rules.reloads)
-        .sample(&[("outcome", "refused")], status.rules.failed_reloads);
-        text.to_string()
-    }
+/// One scrape.
+pub(super) fn text(status: &Status) -> String {
+    let mut text = Text::new();
+    packets(&mut text, status);
+    following(&mut text, status);
+    lag(&mut text, &status.routes.event_lag_us);
+    text.counter(
+        "lowroad_router_rule_reloads_total",
+        "Reloads of the rules, by outcome.",
+    )
+    .sample(&[("outcome", "taken")], status.rules.reloads)
+    .sample(&[("outcome", "refused")], status.rules.failed_reloads);
+    text.to_string()
 }
 
 fn packets(text: &mut Text, status: &Status) {

@@ -46,7 +46,7 @@ fn obstacle(ifindex: u32, mode: XdpMode) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     if link.loopback || !link.ethernet {
-        return Some(format!("{} is no Ethernet device", link.name));
+        return Some(format!("{} is not an Ethernet device", link.name));
     }
     if mode == XdpMode::Generic {
         // Such frames leave as those of the kernel do.

@@ -38,7 +38,7 @@ fn size(
     maps.adjacencies.set_max_entries(settings.neighbours)?;
     maps.groups.set_max_entries(settings.groups)?;
     for mut map in open.open_object_mut().maps_mut() {
-        let entries = shape.chunks(&map.name().to_string_lossy());
+        let entries = super::tables::map_entries(shape, &map.name().to_string_lossy());
         if let Some(entries) = entries {
             map.set_max_entries(entries)?;
         }

@@ -19,18 +19,16 @@ pub(super) struct Tables {
     v6: Fib6,
 }
 
-impl Shape {
-    /// Entries of the map of this name, if it is a table's.
-    pub(super) fn chunks(&self, map: &str) -> Option<u32> {
-        let (family, name) = map.split_once('_')?;
-        let sections = match family {
-            "v4" => self.sections4(),
-            "v6" => self.sections6(),
-            _ => return None,
-        };
-        let section = sections.iter().find(|section| section.name == name)?;
-        Some(chunks(section.bytes))
-    }
+/// Entries of the map of this name, if it is a table's.
+pub(super) fn map_entries(shape: &Shape, map: &str) -> Option<u32> {
+    let (family, name) = map.split_once('_')?;
+    let sections = match family {
+        "v4" => shape.sections4(),
+        "v6" => shape.sections6(),
+        _ => return None,
+    };
+    let section = sections.iter().find(|section| section.name == name)?;
+    Some(chunks(section.bytes))
 }
 
 /// Bytes of the tables of no prefixes, which the kernel provides whole.

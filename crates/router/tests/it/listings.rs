@@ -212,7 +212,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "{\"default\":{}}",
-            "test:1: \"default\" is no prefix: give the routes of one VRF",
+            "test:1: \"default\" is not a prefix: give the routes of one VRF",
         ),
         (
             "Table master4:\n10.0.0.0/8 unicast [a 1] * (200)\n\tvia x on eth0\n",

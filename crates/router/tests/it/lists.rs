@@ -88,7 +88,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ),
         (
             "10.0.0.0/8\n\nhello\n",
-            "test:3: \"hello\" is no prefix: write ADDRESS/LENGTH",
+            "test:3: \"hello\" is not a prefix: write ADDRESS/LENGTH",
         ),
         (
             "10.0.0.0/8 1.2.3\n",

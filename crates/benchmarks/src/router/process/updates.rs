@@ -38,7 +38,7 @@ impl Updates {
     pub(super) fn new(rate: Option<NonZeroU32>, contents: &Contents) -> Result<Self, Error> {
         let none = contents.v4.is_empty() && contents.v6.is_empty();
         if rate.is_some() && none {
-            let what = "--updates changes routes, and there are none";
+            let what = "--updates changes routes, but the table has none";
             return Err(Error::Input(what.to_owned()));
         }
         let prefixes = if rate.is_some() { CHANGING } else { 0 };

@@ -133,7 +133,7 @@ fn agree(device: &str, environment: &[(&str, &Path)]) -> Vec<Value> {
 fn a_capture_comes_out_of_a_device_as_it_does_out_of_cpus() {
     let Some(device) = device() else { return };
     for told in agree(&device, &[]) {
-        let caution = "the device is a CPU: its times are no GPU's";
+        let caution = "the device is a CPU: its times do not stand for a GPU's";
         assert_eq!(told["caution"], caution, "of PoCL's device");
     }
 }

@@ -1,5 +1,5 @@
-//! Answers changed where they are, one by one: what a prefix holds alone, so long as the lines there
-//! have bounds at both of its ends. Each address sees its answer change once.
+//! Changes answers in place, one by one: those that belong to one prefix, if the lines there have
+//! bounds at both of its ends. Each address sees its answer change once.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -29,7 +29,7 @@ enum Slot<'a> {
 }
 
 impl ExclusiveRanges {
-    /// Finds what is `prefix`'s own, which is no longer than /48, given what is within.
+    /// Finds the answers of `prefix` itself, which is at most a /48, without those of the prefixes within.
     pub(super) fn find(&mut self, rib: &Rib<u128>, prefix: Prefix6, subtree: Subtree, trie: &Trie) {
         self.whole.clear();
         self.parts.clear();
@@ -104,7 +104,7 @@ impl Part {
         });
     }
 
-    /// Calls `visit` with each of its answers, so long as they are of no other addresses.
+    /// Calls `visit` with each of its answers, until one belongs to other addresses as well.
     fn each(&self, trie: &Trie, mut visit: impl FnMut(Slot<'_>)) -> bool {
         let entry = Entry(trie.slot(self.slash32).load(Ordering::Relaxed));
         if entry.is_answer() {

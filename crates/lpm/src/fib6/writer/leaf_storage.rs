@@ -1,5 +1,5 @@
-//! What lies below a /32: lines, cells and blocks of prefixes longer than /48, made from the prefixes
-//! there in space of their own.
+//! The structures below a /32: lines, cells and blocks of prefixes longer than /48, built from the
+//! prefixes there in separate space.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -125,7 +125,7 @@ impl LeafStorage {
             Piece::Cells { base, order } => self.cells.free(base, order),
             Piece::Deep(block) => {
                 let (start, len) = trie.deep_block(block.into());
-                // What was taken for them: see `deep`.
+                // The size that was allocated for them: see `deep`.
                 self.steps.free(start as u32, order(len));
                 self.deep.push(block);
             }
@@ -240,7 +240,7 @@ impl LeafStorage {
         Ok(DEEP_BIT | block)
     }
 
-    /// A deep block of so many steps, which are not written yet.
+    /// A deep block with room for `steps` steps, which are not written yet.
     pub(super) fn block(&mut self, trie: &Trie, steps: usize) -> Result<u16, Error> {
         let Some(&block) = self.deep.last() else {
             return Err(Error::Full {
@@ -329,7 +329,7 @@ fn cheapest(marks: &[Mark]) -> u32 {
         .unwrap_or(MAX_CELL_BITS)
 }
 
-/// The answer outside of a region: what is no longer than /16 is in another table.
+/// The answer outside of a region: prefixes of at most /16 are in another table.
 fn answer((prefix, hop): (Prefix6, NextHop)) -> u16 {
     if prefix.len() > SHORT { hop.get() } else { 0 }
 }
@@ -345,7 +345,7 @@ fn slash48(prefix: Prefix6) -> Prefix6 {
     Prefix6::cut(prefix.first(), LINE_BITS)
 }
 
-/// The logarithm of the run that holds so many.
+/// The logarithm of the size of the smallest run that holds `len` items.
 fn order(len: usize) -> u32 {
     len.next_power_of_two().trailing_zeros()
 }

@@ -11,7 +11,7 @@ use super::churn::Update;
 use super::table::Table;
 use super::{Rng, hop, longest};
 
-/// What an address's answer was from each version on.
+/// An address's answers, each with the version from which it holds.
 type History = Vec<(usize, u16)>;
 
 /// Looks `keys` up in two threads while `updates` are made to `table`.

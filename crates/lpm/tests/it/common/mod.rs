@@ -1,4 +1,4 @@
-//! What tests and measurements share: prefixes, a plain oracle, reproducible random numbers.
+//! Helpers of tests and measurements: prefixes, a plain oracle, reproducible random numbers.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -131,7 +131,7 @@ pub fn ranges<A: Random>(routes: impl Iterator<Item = (Prefix<A>, NextHop)>) -> 
     while !open.is_empty() {
         close(&mut open, &mut ranges);
     }
-    // Of several at one address the last one counts.
+    // The last of several ranges at one address counts.
     ranges.reverse();
     ranges.dedup_by_key(|&mut (first, _)| first);
     ranges.reverse();

@@ -20,7 +20,7 @@ pub trait Table: Sized {
     fn reader(&self) -> Self::Reader;
     fn read(reader: &mut Self::Reader, addresses: &[Self::Address]) -> Vec<u16>;
 
-    /// Every variant with every instruction set, so long as the machine has it.
+    /// Every variant with every instruction set that the machine has.
     fn each(mut test: impl FnMut(Self::Variant, Simd)) {
         for variant in Self::variants() {
             for simd in Simd::available() {

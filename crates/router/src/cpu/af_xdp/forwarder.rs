@@ -204,8 +204,9 @@ impl Forwarder {
             }
             PATIENCE
         } else {
-            // Whole milliseconds, cut off.
-            PATIENCE.min(self.wait.saturating_sub(self.since.elapsed()))
+            // Whole milliseconds, cut off: a sleep of less would end too late.
+            let rest = PATIENCE.min(self.wait.saturating_sub(self.since.elapsed()));
+            Duration::from_millis(u64::from(rest.subsec_millis()))
         };
         // A device that is gone sends nothing; its frames were counted.
         self.pump.wait(patience).map(drop)

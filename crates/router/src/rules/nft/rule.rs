@@ -6,9 +6,33 @@ use serde_json::Value;
 use super::members::{only, text};
 use super::parts::{Part, hits, misses, too_many};
 use super::selector::{self, Of, Protocols, Selector};
-use super::{Table, sets, vmap};
+use super::{Table, sets};
 use crate::rules::compile::{Step, Then};
 use crate::rules::region::{Field, Ranges, Region};
+
+/// Matches of iptables that change nothing, so that others may be left out where they fail.
+const PURE: [&str; 20] = [
+    "addrtype",
+    "ah",
+    "conntrack",
+    "dscp",
+    "esp",
+    "icmp",
+    "icmp6",
+    "iprange",
+    "length",
+    "mac",
+    "mark",
+    "multiport",
+    "owner",
+    "physdev",
+    "pkttype",
+    "sctp",
+    "state",
+    "tcp",
+    "ttl",
+    "udp",
+];
 
 #[derive(Debug)]
 pub(super) struct Parsed {
@@ -19,11 +43,11 @@ pub(super) struct Parsed {
     pub(super) lost: Vec<&'static str>,
 }
 
-pub(super) struct Reader<'a> {
-    pub(super) table: &'a Table<'a>,
+struct Reader<'a> {
+    table: &'a Table<'a>,
     origin: u32,
-    pub(super) parts: Vec<Part>,
-    pub(super) parsed: Parsed,
+    parts: Vec<Part>,
+    parsed: Parsed,
 }
 
 pub(super) fn parse<'a>(
@@ -69,7 +93,7 @@ impl<'a> Reader<'a> {
                 };
                 let alone = rest.iter().all(counts);
                 if !alone || !self.map(body)? {
-                    self.punt(vmap::describe(body));
+                    self.punt(describe_map(body));
                 }
                 return Ok(false);
             }
@@ -162,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Keeps the packets that have what is selected; returns those that may.
-    pub(super) fn guard(&mut self, selectors: &[Selector]) -> Vec<Part> {
+    fn guard(&mut self, selectors: &[Selector]) -> Vec<Part> {
         let mut vague = Vec::new();
         let mut parts = std::mem::take(&mut self.parts);
         if selectors.iter().any(|of| of.protocols == Protocols::Ports) {
@@ -201,7 +225,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    pub(super) fn doubt(&mut self, why: String) {
+    fn doubt(&mut self, why: String) {
         self.beyond(why);
         for part in &mut self.parts {
             part.certain = false;
@@ -209,7 +233,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Leaves what has come so far to the kernel, which may change packets or its own state.
-    pub(super) fn punt(&mut self, why: String) {
+    fn punt(&mut self, why: String) {
         self.doubt(why);
         self.decide(self.parts.clone(), Then::Decide(Action::Punt));
     }
@@ -220,7 +244,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn decide(&mut self, parts: Vec<Part>, then: Then) {
+    fn decide(&mut self, parts: Vec<Part>, then: Then) {
         if then == Then::Continue {
             return;
         }
@@ -235,6 +259,88 @@ impl<'a> Reader<'a> {
                     origin: self.origin,
                 });
             }
+        }
+    }
+
+    /// A map of verdicts; false, with nothing done, if it cannot be said.
+    fn map(&mut self, body: &'a Value) -> Result<bool, String> {
+        let (Some(key), Some(data)) = (body.get("key"), body.get("data")) else {
+            return Err("a vmap without key or data".into());
+        };
+        let Some(selectors) = selector::key(key) else {
+            return Ok(false);
+        };
+        let Some(elements) = sets::elements(data, self.table)? else {
+            return Ok(false);
+        };
+        let (mut back, mut decided, mut rest) = (Vec::new(), Vec::new(), None);
+        for element in elements {
+            let Some([values, target]) = element.as_array().map(Vec::as_slice) else {
+                return Ok(false);
+            };
+            let Some(then) = verdict(target, self.table)? else {
+                return Ok(false);
+            };
+            if sets::plain(values).is_some_and(|values| values == "*") {
+                rest = Some(then);
+                continue;
+            }
+            let Some(packets) = sets::packets([values], &selectors)? else {
+                return Ok(false);
+            };
+            // What comes back must not meet the element for all others; the rest is decided by then.
+            if matches!(then, Then::Jump(_) | Then::Continue) {
+                back.push(values);
+            }
+            decided.push((packets, then));
+        }
+        let before = self.parts.clone();
+        let vague = self.guard(&selectors);
+        let others = match (rest, sets::packets(back, &selectors)?) {
+            (Some(then), Some(back)) => misses(&self.parts, &back).map(|others| (others, then)),
+            _ => None,
+        };
+        if rest.is_some() && others.is_none() {
+            self.parts = before;
+            return Ok(false);
+        }
+        for (packets, then) in decided {
+            let met = hits(&self.parts, &packets).ok_or_else(too_many)?;
+            self.decide(met, then);
+        }
+        if let Some((others, then)) = others {
+            self.decide(others, then);
+        }
+        self.decide(vague, Then::Decide(Action::Punt));
+        Ok(true)
+    }
+
+    /// A match or target of iptables.
+    fn extension(&mut self, body: &Value) -> Result<bool, String> {
+        let word = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+        let name = word("name");
+        match (word("type"), name) {
+            ("match", "comment") => Ok(true),
+            ("match", _) if PURE.contains(&name) => {
+                self.doubt(format!("-m {name}"));
+                Ok(true)
+            }
+            ("target", "LOG" | "NFLOG") => {
+                self.parsed.lost.push("the log entry");
+                Ok(true)
+            }
+            ("target", "DNAT" | "SNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP") => {
+                Err(translation(name))
+            }
+            // A listing that does not name it may hide a translation.
+            ("match" | "target", _) => {
+                self.punt(format!("xt {name}"));
+                Ok(false)
+            }
+            _ => Err(
+                "an extension of iptables that nft does not name: read what iptables-save writes"
+                    .into(),
+            ),
         }
     }
 }
@@ -260,7 +366,7 @@ fn is_one(right: &Value) -> bool {
 }
 
 /// The verdict that a statement is.
-pub(super) fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Then>, String> {
+fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Then>, String> {
     let Some((name, body)) = only(statement) else {
         return Ok(None);
     };
@@ -280,8 +386,14 @@ pub(super) fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<The
     }))
 }
 
-pub(super) fn translation(name: &str) -> String {
+fn translation(name: &str) -> String {
     format!(
         "{name}: replies of a translated connection match no rule, so that translation cannot be shared with the kernel; import other tables only"
     )
+}
+
+/// A map of verdicts in words.
+fn describe_map(body: &Value) -> String {
+    let key = body.get("key").map_or_else(String::new, selector::describe);
+    format!("{key} vmap")
 }

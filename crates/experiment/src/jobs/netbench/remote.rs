@@ -82,7 +82,9 @@ impl RemoteServer {
         let test = load.test().context("a load without a test")?;
         let (target, warmup) = (self.0.address(), load.duration.0 / 10);
         let mut command = own_client(spec.lowroad, target, (test, load), warmup);
-        if let Some(token) = &self.0.token_file {
+        if let Some(token) = &self.0.token_file
+            && test.needs_server()
+        {
             command.arg("--token-file").arg(token);
         }
         let client_run = ClientRun {

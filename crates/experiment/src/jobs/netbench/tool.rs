@@ -135,7 +135,10 @@ impl Tool {
                 let target = SocketAddr::new(request.target, PORT).to_string();
                 let test = (request.test, request.load);
                 let mut command = own_client(request.lowroad, &target, test, warmup);
-                command.arg("--token-file").arg(request.token);
+                // A test without a server refuses the flag.
+                if request.test.needs_server() {
+                    command.arg("--token-file").arg(request.token);
+                }
                 command
             }
             Self::Iperf3 => {

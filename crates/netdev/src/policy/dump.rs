@@ -1,6 +1,6 @@
 //! Dumps of the kernel's tables over netlink protocols that the routing crates do not know.
 
-use std::io;
+use std::{fmt, io};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST};
 use netlink_sys::{Socket, SocketAddr};
@@ -15,6 +15,22 @@ const MAX_BYTES: usize = 64 << 20;
 pub(crate) struct Client {
     socket: Socket,
     sequence: u32,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// What one datagram answers to the latest request.
+struct Datagram {
+    /// The body of each message.
+    objects: Vec<Vec<u8>>,
+    /// Whether the table was the same all the time.
+    is_consistent: bool,
+    /// Whether it ends a dump.
+    is_last: bool,
 }
 
 /// Whether the kernel lacks what was asked for.
@@ -39,36 +55,48 @@ impl Client {
     /// The body of the answer to one request.
     pub(crate) fn get(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
         self.send(kind, 0, body)?;
-        let (mut objects, _) = self.receive()?;
-        let first = objects.drain(..).next();
-        first.ok_or_else(|| io::Error::other("the kernel does not answer"))
+        loop {
+            // What comes before it answers an earlier request.
+            if let Some(answer) = self.receive()?.objects.into_iter().next() {
+                return Ok(answer);
+            }
+        }
     }
 
     /// The body of every object of a kind. A table that changes meanwhile is [`io::ErrorKind::Interrupted`].
     pub(crate) fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.send(kind, NLM_F_DUMP, body)?;
         let mut objects = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut consistent) = (0, true);
         loop {
-            let (more, is_done) = self.receive()?;
-            bytes += more.iter().map(Vec::len).sum::<usize>();
-            if bytes > MAX_BYTES {
-                let limit = MAX_BYTES >> 20;
-                return Err(io::Error::other(format!("it is larger than {limit} MiB")));
+            // Read to its end in any case: the kernel refuses a dump while another is under way.
+            let datagram = self.receive()?;
+            consistent &= datagram.is_consistent;
+            bytes += datagram.objects.iter().map(Vec::len).sum::<usize>();
+            if consistent && bytes <= MAX_BYTES {
+                objects.extend(datagram.objects);
             }
-            objects.extend(more);
-            if is_done {
-                return Ok(objects);
+            match datagram.is_last {
+                false => {}
+                true if !consistent => return Err(io::ErrorKind::Interrupted.into()),
+                true if bytes > MAX_BYTES => {
+                    let limit = MAX_BYTES >> 20;
+                    return Err(io::Error::other(format!("it is larger than {limit} MiB")));
+                }
+                true => return Ok(objects),
             }
         }
     }
 
-    /// The bodies in one datagram, and whether it ends a dump.
-    fn receive(&mut self) -> io::Result<(Vec<Vec<u8>>, bool)> {
+    fn receive(&mut self) -> io::Result<Datagram> {
         const DONE: u16 = 3;
         const ERROR: u16 = 2;
         let (datagram, _) = self.socket.recv_from_full()?;
-        let mut objects = Vec::new();
+        let mut read = Datagram {
+            objects: Vec::new(),
+            is_consistent: true,
+            is_last: false,
+        };
         for message in split(&datagram) {
             let Some((header, body)) = message.split_at_checked(HEADER) else {
                 return Err(io::Error::other("a message is cut off"));
@@ -77,21 +105,19 @@ impl Client {
             if header[8..12] != self.sequence.to_ne_bytes() {
                 continue;
             }
-            if field(6) & NLM_F_DUMP_INTR != 0 {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
+            read.is_consistent &= field(6) & NLM_F_DUMP_INTR == 0;
             match field(4) {
-                DONE => return Ok((objects, true)),
+                DONE => read.is_last = true,
                 ERROR => {
                     let code = body
                         .first_chunk()
                         .map_or(0, |code| i32::from_ne_bytes(*code));
                     return Err(io::Error::from_raw_os_error(-code));
                 }
-                _ => objects.push(body.to_vec()),
+                _ => read.objects.push(body.to_vec()),
             }
         }
-        Ok((objects, false))
+        Ok(read)
     }
 
     fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {

@@ -20,8 +20,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use nftables::{Hook, Ruleset};
-use xfrm::{Direction, SecurityPolicies};
+use nftables::{Hook, Rules, Ruleset};
+use xfrm::{Direction, Security, SecurityPolicies};
 
 /// A part of the kernel's policy on the way of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,25 +88,42 @@ pub struct Policy {
     security: SecurityPolicies,
 }
 
-impl Policy {
-    /// Reads the policy of the calling thread's namespace.
-    pub fn read() -> Result<Self, Error> {
-        Self::with(None)
-    }
+/// Where the policy of a network namespace is read.
+#[derive(Debug)]
+struct Source {
+    rules: Rules,
+    security: Security,
+}
 
-    /// Reads what is not known.
-    fn with(ruleset: Option<Ruleset>) -> Result<Self, Error> {
-        let ruleset = match ruleset {
-            Some(ruleset) => ruleset,
-            None => Ruleset::read()?,
-        };
+impl Source {
+    /// Opens sockets in the calling thread's namespace.
+    fn open() -> Result<Self, Error> {
         Ok(Self {
-            ruleset,
-            security: SecurityPolicies::read()?,
+            rules: Rules::open()?,
+            security: Security::open()?,
         })
     }
 
-    /// Whether there are no rules that packets could pass.
+    /// Reads the policy, but for a ruleset that is known.
+    fn read(&mut self, known: Option<Ruleset>) -> Result<Policy, Error> {
+        let ruleset = match known {
+            Some(ruleset) => ruleset,
+            None => self.rules.read()?,
+        };
+        Ok(Policy {
+            ruleset,
+            security: self.security.read()?,
+        })
+    }
+}
+
+impl Policy {
+    /// Reads the policy of the calling thread's namespace.
+    pub fn read() -> Result<Self, Error> {
+        Source::open()?.read(None)
+    }
+
+    /// Whether the namespace has no rules at all.
     pub fn is_empty(&self) -> bool {
         self.ruleset.is_empty() && self.security.is_empty()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use super::{Device, Flow, Policy, Stage, Verdict, nftables};
+use super::{Device, Flow, Policy, Source, Stage, Verdict};
 use crate::{Error, Netlink};
 
 /// Follows the policy of the network namespace in which it was made.
@@ -11,8 +11,10 @@ use crate::{Error, Netlink};
 pub struct PolicyMonitor {
     /// The error is why the policy cannot be read.
     policy: Result<Policy, String>,
+    /// The generation of the rules; none where the kernel has no nftables.
     generation: Option<u32>,
     version: u64,
+    source: Source,
     netlink: Netlink,
     names: BTreeMap<u32, String>,
 }
@@ -24,6 +26,7 @@ impl PolicyMonitor {
             policy: Err(String::new()),
             generation: None,
             version: 0,
+            source: Source::open()?,
             netlink: Netlink::new()?,
             names: BTreeMap::new(),
         };
@@ -32,19 +35,17 @@ impl PolicyMonitor {
     }
 
     /// Reads the policy again where it has changed. One that cannot be read leaves every packet to the kernel.
-    ///
-    /// Called from a thread of the namespace.
     pub fn refresh(&mut self) {
         // Asked first: a change while the rules are read shows at the next call.
-        let generation = nftables::generation();
+        let generation = self.source.rules.generation();
         let (ruleset, security) = match mem::replace(&mut self.policy, Err(String::new())) {
-            Ok(policy) if generation == self.generation => {
+            Ok(policy) if generation.is_some() && generation == self.generation => {
                 (Some(policy.ruleset), Some(policy.security))
             }
             _ => (None, None),
         };
         self.generation = generation;
-        self.policy = Policy::with(ruleset).map_err(|error| error.to_string());
+        self.policy = self.source.read(ruleset).map_err(|error| error.to_string());
         let now = self.policy.as_ref().ok().map(|policy| &policy.security);
         let mut changed = security.is_none() || now != security.as_ref();
         if let Ok(links) = self.netlink.links() {

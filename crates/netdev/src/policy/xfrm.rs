@@ -16,7 +16,15 @@ const ATTEMPTS: usize = 8;
 
 /// The security policies of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SecurityPolicies(Vec<SecurityPolicy>);
+pub(crate) struct SecurityPolicies {
+    policies: Vec<SecurityPolicy>,
+    /// Whether packets that no policy selects are dropped, in each [`Direction`].
+    blocks: [bool; 2],
+}
+
+/// A socket to IPsec; none where the kernel has none.
+#[derive(Debug)]
+pub(crate) struct Security(Option<Client>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SecurityPolicy {
@@ -38,44 +46,74 @@ pub(crate) enum Direction {
     Out = 1,
 }
 
-impl SecurityPolicies {
-    /// Reads the policies of the calling thread's namespace; empty where the kernel has no IPsec.
-    pub(crate) fn read() -> Result<Self, Error> {
+impl Security {
+    /// Opens a socket in the calling thread's namespace, which it goes on asking whichever thread uses it.
+    pub(crate) fn open() -> Result<Self, Error> {
+        match Client::new(NETLINK_XFRM) {
+            Ok(client) => Ok(Self(Some(client))),
+            Err(error) if is_absent(&error) => Ok(Self(None)),
+            Err(error) => Err(Error::Socket(error)),
+        }
+    }
+
+    /// All policies; none where the kernel has no IPsec.
+    pub(crate) fn read(&mut self) -> Result<SecurityPolicies, Error> {
         const GET_POLICY: u16 = 0x15;
         /// `xfrm_userpolicy_id`
         const REQUEST: [u8; 64] = [0; 64];
-        let refused = |source| Error::refused("reading the IPsec policies", source);
-        let mut client = match Client::new(NETLINK_XFRM) {
-            Ok(client) => client,
-            Err(error) if is_absent(&error) => return Ok(Self::default()),
-            Err(error) => return Err(refused(error)),
+        let Some(client) = &mut self.0 else {
+            return Ok(SecurityPolicies::default());
         };
+        let refused = |source| Error::refused("reading the IPsec policies", source);
         for _ in 0..ATTEMPTS {
             match client.dump(GET_POLICY, &REQUEST) {
                 Ok(objects) => {
                     let policies = objects.iter().filter_map(|body| SecurityPolicy::read(body));
-                    return Ok(Self(policies.collect()));
+                    return Ok(SecurityPolicies {
+                        policies: policies.collect(),
+                        blocks: defaults(client).map_err(refused)?,
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_absent(&error) => return Ok(Self::default()),
+                Err(error) if is_absent(&error) => return Ok(SecurityPolicies::default()),
                 Err(error) => return Err(refused(error)),
             }
         }
         let cause = io::Error::other("they change faster than they can be read");
         Err(refused(cause))
     }
+}
 
+/// Whether packets that no policy selects are dropped, in each direction. A kernel before 5.15 lets them through.
+fn defaults(client: &mut Client) -> io::Result<[bool; 2]> {
+    const GET_DEFAULT: u16 = 0x28;
+    const BLOCK: u8 = 1;
+    // `xfrm_userpolicy_default`: in, forward, out.
+    match client.get(GET_DEFAULT, &[0; 4]) {
+        Ok(answer) => {
+            let blocks = |at: usize| answer.get(at) == Some(&BLOCK);
+            Ok([blocks(0), blocks(2)])
+        }
+        Err(error) if is_absent(&error) => Ok([false; 2]),
+        Err(error) => Err(error),
+    }
+}
+
+impl SecurityPolicies {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.policies.is_empty() && self.blocks == [false; 2]
     }
 
     /// What the policies of a direction do with every packet of a kind.
     pub(crate) fn evaluate(&self, direction: Direction, flow: &Flow) -> Verdict {
-        let mut policies = self.0.iter().filter(|policy| {
+        let mut policies = self.policies.iter().filter(|policy| {
             policy.direction == direction as u8 && !policy.bypasses && policy.may_select(flow)
         });
         match policies.next() {
             Some(policy) => Verdict::Kernel(format!("the IPsec policy {}", policy.name())),
+            None if self.blocks[direction as usize] => {
+                Verdict::Kernel("the default policy of IPsec".into())
+            }
             None => Verdict::Accept,
         }
     }

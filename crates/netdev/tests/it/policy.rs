@@ -267,6 +267,11 @@ const ARRIVING: &[(&str, bool, Outcome)] = &[
     ),
     // State and effects.
     (
+        "table inet t { set s { type ipv4_addr; limit rate 1/second; elements = { 10.9.0.2 limit rate 1/second }; }; chain i { type filter hook input priority 0; policy drop; ip saddr @s accept; }; }",
+        true,
+        Kernel,
+    ),
+    (
         "table inet t { chain i { type filter hook input priority 0; udp dport 5004 limit rate 10/second accept; drop; }; }",
         true,
         Kernel,
@@ -468,6 +473,17 @@ fn security_policies_leave_packets_to_the_kernel() {
     assert_eq!(ask("in", selector, "block"), [Kernel, Accept]);
     assert_eq!(ask("out", selector, "block"), [Accept, Kernel]);
     assert_eq!(ask("in", selector, "allow"), [Accept, Accept]);
+    load(
+        &pair.near,
+        &["ip", "xfrm", "policy", "setdefault", "in", "block"],
+        "",
+    );
+    assert_eq!(ask("in", selector, "allow"), [Kernel, Accept]);
+    load(
+        &pair.near,
+        &["ip", "xfrm", "policy", "setdefault", "in", "accept"],
+        "",
+    );
     let elsewhere = "src 10.8.0.0/24 dst 10.9.0.0/24";
     assert_eq!(ask("in", elsewhere, "block"), [Accept, Accept]);
     let tcp = "src 10.9.0.0/24 dst 10.9.0.0/24 proto tcp";

@@ -150,22 +150,24 @@ impl Stream {
         } else {
             self.flows(policy)
         };
-        for (stages, flow) in flows {
+        'flows: for (stages, flow) in flows {
             for stage in stages {
                 let reason = match policy.at(*stage, &flow) {
                     Verdict::Accept => continue,
                     Verdict::Drop(rule) => format!("{rule} drops its packets"),
                     Verdict::Kernel(reason) => reason,
                 };
-                if self.spec.bypass.contains(stage) {
-                    bypassed.push(format!("{}: {reason}", stage.name()));
-                } else {
-                    decides.get_or_insert(reason);
+                if !self.spec.bypass.contains(stage) {
+                    decides = Some(reason);
+                    break 'flows;
+                }
+                let skipped = format!("{}: {reason}", stage.name());
+                if !bypassed.contains(&skipped) {
+                    bypassed.push(skipped);
                 }
             }
         }
         self.policy_version = Some(policy.version());
-        bypassed.dedup();
         self.bypassed = bypassed;
         let changed = decides != self.policy;
         if changed {
@@ -219,7 +221,12 @@ impl Stream {
             }
         }
         for subscriber in &self.subscribers {
-            if let NextHop::Ready { ifindex, .. } = subscriber.next_hop {
+            if let NextHop::Ready {
+                ifindex,
+                destination_mac,
+                ..
+            } = subscriber.next_hop
+            {
                 let (from, to) = (subscriber.source, subscriber.spec.to);
                 let flow = Flow {
                     source: (from.ip(), if from.is_ipv4() { 32 } else { 128 }),
@@ -227,6 +234,8 @@ impl Stream {
                     destination: to.ip(),
                     destination_kind: if to.ip().is_multicast() {
                         AddressKind::Multicast
+                    } else if destination_mac == [0xff; 6] {
+                        AddressKind::Broadcast
                     } else {
                         AddressKind::Unicast
                     },

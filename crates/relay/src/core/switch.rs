@@ -25,7 +25,7 @@ impl Core {
     /// Moves a stream to another datapath. When the backlog does not drain in time, the stream
     /// stays where it was, and the error says `not switched`.
     pub fn switch(&self, stream: &str, datapath: &str, timeout: Duration) -> Result<(), Error> {
-        let (from, policy) = {
+        let (from, is_kernels) = {
             let state = self.lock();
             let at = state.find(stream)?;
             state.streams[at].settled()?;
@@ -39,18 +39,18 @@ impl Core {
             spec.check_work(datapath)
                 .map_err(|what| Error::bad_request(format!("stream \"{stream}\": {what}")))?;
             let from = state.streams[at].place.datapath.clone();
-            (from.unwrap_or_default(), state.streams[at].policy.clone())
+            (from.unwrap_or_default(), state.streams[at].policy.is_some())
         };
         if from == datapath {
             return Ok(());
         }
         match (is_fast(&from), is_fast(datapath)) {
             // What is left to the kernel stays in the ingest socket, whichever datapath is beside it.
-            _ if policy.is_some() => self.to_userspace(stream, datapath),
-            (_, false) => self.to_userspace(stream, datapath),
+            _ if is_kernels => self.move_through_socket(stream, datapath),
+            (_, false) => self.move_through_socket(stream, datapath),
             (false, true) => self.to_fast_path(stream, &from, datapath, timeout),
             (true, true) => {
-                self.to_userspace(stream, BETWEEN)?;
+                self.move_through_socket(stream, BETWEEN)?;
                 let moved = self.to_fast_path(stream, BETWEEN, datapath, timeout);
                 if moved.is_err() {
                     self.to_fast_path(stream, BETWEEN, &from, timeout)?;
@@ -60,8 +60,8 @@ impl Core {
         }
     }
 
-    /// From anywhere: the stream waits in its ingest socket while it changes hands.
-    fn to_userspace(&self, name: &str, to: &str) -> Result<(), Error> {
+    /// From any datapath to one that reads the ingest socket: the stream waits there while it changes hands.
+    fn move_through_socket(&self, name: &str, to: &str) -> Result<(), Error> {
         let mut state = self.lock();
         let at = state.find(name)?;
         let from = state.streams[at].place.datapath.clone().unwrap_or_default();

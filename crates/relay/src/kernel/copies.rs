@@ -124,7 +124,7 @@ fn redirected(packet: &[u8], to: IpAddr) -> Option<Vec<u8>> {
     let check = packet.get_mut(header + 6..header + 8)?;
     let old = u16::from_be_bytes([check[0], check[1]]);
     let check_sum = match checksum::replace_bytes(old, &before, &to) {
-        // That would say that there is no checksum.
+        // 0 means that the datagram has no checksum.
         0 => u16::MAX,
         check_sum => check_sum,
     };

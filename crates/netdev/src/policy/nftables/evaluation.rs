@@ -68,7 +68,7 @@ pub(crate) fn evaluate(ruleset: &Ruleset, hook: Hook, flow: &Flow) -> Verdict {
                 table,
                 hook,
                 flow,
-                tracked: priority > CONNTRACK_PRIORITY,
+                tracked: !hook.is_of_device() && priority > CONNTRACK_PRIORITY,
             };
             at.base_chain(name, chain)
         });
@@ -103,6 +103,12 @@ fn attached<'a>(
 }
 
 impl Hook {
+    /// Whether chains are attached to devices here. Before the network layer, packets have no state
+    /// of connection tracking, and the protocol family is that of the device.
+    fn is_of_device(self) -> bool {
+        matches!(self, Self::Ingress | Self::Egress)
+    }
+
     /// Whether a chain of this family and hook number sees the packets of an IP version here.
     fn matches(self, family: u8, number: u32, v4: bool) -> bool {
         const INET: u8 = 1;
@@ -434,27 +440,19 @@ impl Run<'_> {
         } else {
             ([0x86, 0xdd], 10)
         };
-        let index = |device: &Option<Device>| {
-            Bits::exact(
-                &device
-                    .as_ref()
-                    .map_or(0, |device| device.index)
-                    .to_ne_bytes(),
-            )
+        let index = |device: Option<&Device>| {
+            let index = device.map_or(0, |device| device.index);
+            Bits::exact(&index.to_ne_bytes())
         };
-        let name = |device: &Option<Device>| {
-            Bits::exact(&device_name(
-                device.as_ref().map_or("", |device| &device.name),
-            ))
+        let name = |device: Option<&Device>| {
+            let name = device.map_or("", |device| &device.name);
+            Bits::exact(&device_name(name))
         };
-        // Before routing no device to leave by is known, and behind it the other way round.
-        let ingress = match self.at.hook {
-            Hook::Output | Hook::Postrouting if flow.ingress.is_none() => &None,
-            _ => &flow.ingress,
-        };
+        let ingress = flow.ingress.as_ref();
+        // Before routing, the device to leave by is not known.
         let egress = match self.at.hook {
-            Hook::Ingress | Hook::Prerouting | Hook::Input => &None,
-            _ => &flow.egress,
+            Hook::Ingress | Hook::Prerouting | Hook::Input => None,
+            Hook::Output | Hook::Postrouting | Hook::Egress => flow.egress.as_ref(),
         };
         match key {
             1 => Bits::exact(&protocol),
@@ -466,7 +464,7 @@ impl Run<'_> {
             10 => flow
                 .user
                 .map_or_else(|| Bits::unknown(4), |user| Bits::exact(&user.to_ne_bytes())),
-            15 => Bits::exact(&[family]),
+            15 if !self.at.hook.is_of_device() => Bits::exact(&[family]),
             16 => Bits::exact(&[UDP]),
             _ => Bits::unknown(16),
         }

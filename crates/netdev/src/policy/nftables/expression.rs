@@ -76,7 +76,7 @@ pub(crate) enum Expression {
         inverted: bool,
     },
     Reject,
-    /// Has no effect on what becomes of the packet.
+    /// Does not change where the packet goes.
     Neutral,
     /// Matches by a module of iptables.
     Match {

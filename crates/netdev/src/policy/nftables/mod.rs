@@ -9,4 +9,4 @@ mod xtables;
 
 pub use evaluation::Verdict;
 pub(crate) use evaluation::{Hook, evaluate};
-pub(crate) use ruleset::{Ruleset, generation, has_device_chains};
+pub(crate) use ruleset::{Rules, Ruleset, has_device_chains};

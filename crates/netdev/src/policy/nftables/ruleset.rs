@@ -84,6 +84,8 @@ pub(crate) struct Element {
     pub(crate) last: Option<Vec<u8>>,
     pub(crate) flags: u32,
     pub(crate) value: Option<Mapped>,
+    /// Whether it has an expression, such as `limit`, that decides too.
+    is_stateful: bool,
 }
 
 /// What a map has for a key.
@@ -121,9 +123,10 @@ impl Set {
         self.flags & Self::INTERVAL != 0
     }
 
-    /// Whether elements come and go without a notification.
+    /// Whether what it matches changes without a notification: elements come and go, or depend on state.
     pub(crate) fn is_dynamic(&self) -> bool {
         self.flags & (Self::TIMEOUT | Self::EVAL) != 0
+            || self.elements.iter().any(|element| element.is_stateful)
     }
 }
 
@@ -144,7 +147,14 @@ impl Element {
         const KEY: u16 = 1;
         const DATA: u16 = 2;
         const FLAGS: u16 = 3;
+        const EXPRESSION: u16 = 7;
         const KEY_END: u16 = 10;
+        const EXPRESSIONS: u16 = 11;
+        let several = attributes(find(bytes, EXPRESSIONS).unwrap_or_default());
+        let mut expressions = find(bytes, EXPRESSION)
+            .into_iter()
+            .chain(several.map(|(_, expression)| expression));
+        let is_stateful = expressions.any(|bytes| Expression::read(bytes) != Expression::Neutral);
         let value = find(bytes, DATA).and_then(|value| match Decision::within(value) {
             Some(jump) => Some(Mapped::Verdict(jump)),
             None => data(bytes, DATA).map(|value| Mapped::Data(value.to_vec())),
@@ -154,6 +164,7 @@ impl Element {
             last: data(bytes, KEY_END).map(<[u8]>::to_vec),
             flags: number(bytes, FLAGS).unwrap_or(0),
             value,
+            is_stateful,
         }
     }
 }
@@ -199,17 +210,12 @@ impl BaseChain {
 /// Whether the calling thread's namespace has chains of family `netdev`, the only ones that see what a device sends.
 pub(crate) fn has_device_chains() -> Result<bool, Error> {
     const NETDEV: u8 = 5;
-    match Rules::new().and_then(|mut rules| rules.dump(GET_CHAINS, NETDEV, &[])) {
+    let chains = Rules::open()?.dump(GET_CHAINS, NETDEV, &[]);
+    match chains {
         Ok(chains) => Ok(!chains.is_empty()),
         Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(Error::refused("listing nftables chains", error)),
     }
-}
-
-/// A number that every change of the namespace's rules and sets raises, but for elements that packets add; none where
-/// the kernel has no nftables.
-pub(crate) fn generation() -> Option<u32> {
-    Rules::new().ok()?.generation().ok()
 }
 
 impl Ruleset {
@@ -218,46 +224,54 @@ impl Ruleset {
         let mut chains = self.chains.values().flat_map(BTreeMap::values);
         chains.all(|chain| chain.base.is_none())
     }
+}
 
-    /// Reads the rules of the calling thread's namespace; empty where the kernel has no nftables.
-    pub(crate) fn read() -> Result<Self, Error> {
+/// A socket to nftables; none where the kernel has no netfilter.
+#[derive(Debug)]
+pub(crate) struct Rules(Option<Client>);
+
+impl Rules {
+    /// Opens a socket in the calling thread's namespace, which it goes on asking whichever thread uses it.
+    pub(crate) fn open() -> Result<Self, Error> {
+        match Client::new(NETLINK_NETFILTER) {
+            Ok(client) => Ok(Self(Some(client))),
+            Err(error) if is_absent(&error) => Ok(Self(None)),
+            Err(error) => Err(Error::Socket(error)),
+        }
+    }
+
+    /// A number that every change of the namespace's rules and sets raises, but for elements that packets add; none
+    /// where the kernel has no nftables.
+    pub(crate) fn generation(&mut self) -> Option<u32> {
+        const ID: u16 = 1;
+        let client = self.client().ok()?;
+        let body = client.get(SUBSYSTEM << 8 | GET_GENERATION, &[0; GENERAL]);
+        number(body.ok()?.get(GENERAL..)?, ID)
+    }
+
+    /// All rules; none where the kernel has no nftables.
+    pub(crate) fn read(&mut self) -> Result<Ruleset, Error> {
         let refused = |source| Error::refused("reading the nftables ruleset", source);
-        let mut client = match Rules::new() {
-            Ok(client) => client,
-            Err(error) if is_absent(&error) => return Ok(Self::default()),
-            Err(error) => return Err(refused(error)),
-        };
         for _ in 0..ATTEMPTS {
-            match client.ruleset() {
+            match self.ruleset() {
                 Ok(ruleset) => return Ok(ruleset),
                 // A generation ended between two dumps, or within one.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(error) if is_absent(&error) => return Ok(Self::default()),
+                Err(error) if is_absent(&error) => return Ok(Ruleset::default()),
                 Err(error) => return Err(refused(error)),
             }
         }
         let cause = io::Error::other("it changes faster than it can be read");
         Err(refused(cause))
     }
-}
 
-/// A socket to nftables.
-struct Rules(Client);
-
-impl Rules {
-    fn new() -> io::Result<Self> {
-        if ABSENT.load(Ordering::Relaxed) && !Path::new("/sys/module/nf_tables").exists() {
-            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    fn client(&mut self) -> io::Result<&mut Client> {
+        let is_loaded = || Path::new("/sys/module/nf_tables").exists();
+        match &mut self.0 {
+            Some(client) if !ABSENT.load(Ordering::Relaxed) || is_loaded() => Ok(client),
+            _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
         }
-        Client::new(NETLINK_NETFILTER).map(Self)
-    }
-
-    fn generation(&mut self) -> io::Result<u32> {
-        const ID: u16 = 1;
-        let body = self.0.get(SUBSYSTEM << 8 | GET_GENERATION, &[0; GENERAL])?;
-        let id = number(body.get(GENERAL..).unwrap_or_default(), ID);
-        id.ok_or_else(|| io::Error::other("the kernel has no generation of rules"))
     }
 
     fn ruleset(&mut self) -> io::Result<Ruleset> {
@@ -325,7 +339,7 @@ impl Rules {
     fn dump(&mut self, kind: u16, family: u8, attributes: &[u8]) -> io::Result<Vec<(u8, Vec<u8>)>> {
         let mut body = vec![family, 0, 0, 0];
         body.extend(attributes);
-        let dumped = self.0.dump(SUBSYSTEM << 8 | kind, &body);
+        let dumped = self.client()?.dump(SUBSYSTEM << 8 | kind, &body);
         if dumped.as_ref().is_err_and(is_absent) {
             ABSENT.store(true, Ordering::Relaxed);
         }

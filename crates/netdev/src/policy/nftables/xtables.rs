@@ -21,7 +21,7 @@ pub(crate) fn matches(
         ("conntrack", 2 | 3) => conntrack(info, state),
         ("addrtype", 1) => address_type(info, flow),
         ("mark", 1) => mark(info),
-        ("pkttype" | "length" | "dscp" | "ecn" | "tos" | "ttl" | "hl" | "cgroup" | "socket", _) => {
+        ("pkttype" | "length" | "dscp" | "ecn" | "tos" | "ttl" | "hl" | "cgroup", _) => {
             Some(Truth::Unknown)
         }
         _ => None,

@@ -478,7 +478,10 @@ fn check_quick(document: &Document, file: &File, loads: &[SpannedLoad]) -> Resul
     let classed = classes.flat_map(|class| &class.loads);
     for index in file.quick.loads.iter().flatten().chain(classed) {
         if *index.get_ref() >= loads.len() {
-            let what = format!("there is no load {}; loads count from 0", index.get_ref());
+            let what = format!(
+                "load {} does not exist; loads count from 0",
+                index.get_ref()
+            );
             return Err(document.error(index.span(), what));
         }
     }

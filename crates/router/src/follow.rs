@@ -172,7 +172,7 @@ impl<P: Plane> Follow<P> {
     }
 
     /// Whether all should be listed anew, because the kernel may have changed something without a
-    /// word: it says nothing of IPv4 routes that go with a device, an address or a next hop.
+    /// notification: it sends none for IPv4 routes that go with a device, an address or a next hop.
     pub fn is_in_doubt(&self) -> bool {
         self.doubt
     }
@@ -567,7 +567,7 @@ impl<P: Plane> Follow<P> {
         settle(&[prefix], v4, world, out);
         let lost = gone && route.table == kernel_route::LOCAL && v4.routes(prefix).is_empty();
         if lost && prefix.len() == 32 {
-            // The kernel says nothing of routes that packets from this address took.
+            // The kernel sends no notification for routes that packets from this address took.
             let address = route.destination;
             self.remove_ways(&|key| key.source() == Some(address));
         }

@@ -162,7 +162,7 @@ fn what_quick_and_questions_name_must_exist() {
             "\"tc\" is not among the arms",
         ),
         ("[quick]\narms = [\"xdp\"]", 16, "the baseline \"recv\""),
-        ("[quick]\nloads = [0, 1]", 16, "there is no load 1"),
+        ("[quick]\nloads = [0, 1]", 16, "load 1 does not exist"),
         ("[quick]\nblocks = 2", 16, "an interval needs"),
         ("[quick]\nduration = \"0s\"", 16, "the duration is 0"),
         ("[quick]\nloads = []", 1, "nothing to run"),

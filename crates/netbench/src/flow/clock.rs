@@ -170,7 +170,7 @@ impl<'a> Clock<'a> {
     }
 
     /// Ends the flow, perhaps with a transaction under way. If this end gave it up, it took at least until now, and
-    /// counts where a lost one would. If the other end broke the connection, the time says nothing of the path.
+    /// counts where a lost one would. If the other end broke the connection, the time does not describe the path.
     pub(crate) fn end(&mut self, ended: &io::Result<()>) {
         let given_up = self.counter.is_aborted() || ended.as_ref().is_err_and(timed_out);
         if let Some(begin) = self.under_way.take()
@@ -311,7 +311,7 @@ mod tests {
             let begun = clock.begin().unwrap();
             (clock, begun)
         };
-        // The server is gone: the time until then says nothing of the path.
+        // The server is gone: the time until then does not describe the path.
         let (broken, _) = begun();
         // The last one of a flow is done after the window.
         let (mut last, first) = begun();

@@ -80,7 +80,7 @@ pub(super) struct Journal {
     label: Label,
     turns: u64,
     state: State,
-    /// The mounts of the last epoch, where the label says nothing of any since they changed.
+    /// The mounts of the last epoch, where the label does not name any since they changed.
     mounts: Mounts,
 }
 

@@ -562,7 +562,7 @@ impl ShadowTree {
         }
     }
 
-    /// It is gone, or called otherwise by now: ext4 can give a file another generation, and says nothing of its names.
+    /// It is gone, or called otherwise by now: ext4 can give a file another generation, without an event for its names.
     pub(super) fn vanish(&mut self, file: File) -> Result<(), Error> {
         if self.source.format().exact() {
             for (directory, name) in self.names_of(file) {

@@ -96,7 +96,7 @@ impl<'a> ByteWriter<'a> {
         Ok(())
     }
 
-    /// Copies what the log says nothing of; true if all of it was shared instead, which takes no place.
+    /// Copies what the log does not describe; true if all of it was shared instead, which takes no place.
     fn copy(
         &mut self,
         old: &File,

@@ -190,6 +190,25 @@ fn ctrl_c_keeps_whole_blocks() {
     succeeded(&both);
 }
 
+/// Starts the experiment, waits until its first trial has begun, and sends SIGINT twice.
+fn interrupt_twice(plan: &Path, out: &Path, has_begun: impl Fn(&Child) -> bool) -> Output {
+    let mut command = compare(plan, out, &["--seed", "7"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // Stopped before it has begun a trial it would end by itself.
+    while !has_begun(&child) && child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "no trial begins in a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    interrupt(&child);
+    let mut said = String::new();
+    hear(&mut errors, &mut said, "stopping after this trial");
+    interrupt(&child);
+    end(child, errors, said)
+}
+
 #[test]
 fn second_ctrl_c_ends_at_once() {
     if !sys::require::root() {
@@ -204,21 +223,7 @@ fn second_ctrl_c_ends_at_once() {
             .unwrap()
             .path()
             .join("out");
-        let mut command = compare(&plan, &out, &["--seed", "7"]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(60);
-        // Stopped before it has begun a trial it would end by itself.
-        while made_by(child.id()).is_empty() && child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no trial begins in a minute");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        interrupt(&child);
-        let mut said = String::new();
-        hear(&mut errors, &mut said, "stopping after this trial");
-        interrupt(&child);
-        end(child, errors, said)
+        interrupt_twice(&plan, &out, |child| !made_by(child.id()).is_empty())
     });
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -243,20 +248,7 @@ fn second_ctrl_c_runs_teardown() {
     let output = alone(|| {
         let out = tempfile::tempdir_in(folder.path()).unwrap();
         let out = out.path().join("out");
-        let mut command = compare(&plan, &out, &["--seed", "7"]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !made.exists() && child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no trial begins in a minute");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        interrupt(&child);
-        let mut said = String::new();
-        hear(&mut errors, &mut said, "stopping after this trial");
-        interrupt(&child);
-        end(child, errors, said)
+        interrupt_twice(&plan, &out, |_| made.exists())
     });
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(!made.exists(), "{}", stderr(&output));

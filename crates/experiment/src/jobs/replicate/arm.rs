@@ -263,7 +263,7 @@ impl RunningArm {
 
     fn unmount(&self) {
         if self.arm == Arm::Bindfs {
-            // It is no longer in use, or its users are killed next.
+            // Nothing uses it by now, except processes that are killed next.
             let _ended = umount2(&self.work, MntFlags::MNT_DETACH);
         }
     }

@@ -30,6 +30,23 @@ impl Recording {
         recording
     }
 
+    /// Checks a receiver that joined while the stream was running, as [`Self::assert_follows`] does, but without
+    /// the frames up to the first whole keyframe: a decoder may show what it has of the picture it joined in.
+    pub(crate) fn assert_joins(&mut self, source: &Self, what: &str) {
+        let keyframes: Vec<&String> = source.video.iter().step_by(KEYFRAME_INTERVAL).collect();
+        let whole = self
+            .video
+            .iter()
+            .position(|frame| keyframes.contains(&frame));
+        let whole = whole.unwrap_or_else(|| panic!("{what}: no keyframe of the source arrived"));
+        assert!(
+            whole <= KEYFRAME_INTERVAL,
+            "{what}: {whole} frames before the first keyframe"
+        );
+        self.video.drain(..whole);
+        self.assert_follows(source, what);
+    }
+
     /// Checks that it is an unbroken part of a source that repeats, which begins at a keyframe;
     /// returns the number of its first frame.
     pub(crate) fn assert_follows(&self, source: &Self, what: &str) -> usize {

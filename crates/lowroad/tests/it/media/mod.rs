@@ -45,8 +45,8 @@ fn ffmpeg_streams_arrive_frame_for_frame_through_every_datapath() {
         until(&datapath, || back.has(RETURNS) && stays.has(STAYS));
         back.stop();
         stays.stop();
-        for recording in back.recordings() {
-            recording.assert_follows(&source, &format!("{datapath}: after coming back"));
+        for mut recording in back.recordings() {
+            recording.assert_joins(&source, &format!("{datapath}: after coming back"));
         }
         for recording in stays.recordings() {
             let start = recording.assert_follows(&source, &format!("{datapath}: staying"));

@@ -46,6 +46,18 @@ impl Attachments {
         Ok(())
     }
 
+    /// As [`Self::follow`], but passes over devices that the program cannot be attached to, and returns why.
+    pub fn follow_each(&mut self, devices: &BTreeSet<u32>) -> BTreeMap<u32, Error> {
+        let mut refused = BTreeMap::new();
+        for ifindex in devices {
+            if let Err(error) = self.attach(*ifindex) {
+                refused.insert(*ifindex, error);
+            }
+        }
+        self.detach_from(|ifindex| !devices.contains(&ifindex));
+        refused
+    }
+
     /// Attaches to a device, unless the program is attached to it.
     ///
     /// # Errors

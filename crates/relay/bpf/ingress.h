@@ -12,7 +12,7 @@ enum verdict {
 	/* Nothing of ours, or not for a fast path: up the stack untouched. */
 	VERDICT_PASS,
 	VERDICT_DROP,
-	/* Up the stack, to the shadow port. */
+	/* To userspace, which has not caught up yet. */
 	VERDICT_DIVERT,
 	VERDICT_FORWARD,
 };
@@ -22,8 +22,12 @@ struct ingress {
 	struct stream *stream;
 	struct stream_counters *counters;
 	__u32 slot;
-	/* Datagrams in the frame: more than one in a superframe. */
+	__u32 ifindex;
+	/* Datagrams in the frame: more than one in a superframe, of `segment` bytes each but for
+	 * the last.
+	 */
 	__u32 packets;
+	__u32 segment;
 	__u32 bytes;
 };
 
@@ -69,6 +73,18 @@ static __always_inline bool take_over(__u32 slot, __u32 packets)
 	return taken;
 }
 
+/* Diverted datagrams that userspace never gets: it would wait for them. */
+static __always_inline void forget_diverted(__u32 slot, __u32 packets)
+{
+	struct divert *divert = bpf_map_lookup_elem(&diverts, &slot);
+
+	if (!divert)
+		return;
+	bpf_spin_lock(&divert->lock);
+	divert->diverted -= packets;
+	bpf_spin_unlock(&divert->lock);
+}
+
 static __always_inline struct ingest *find(const struct packet *p, __u32 ifindex)
 {
 	struct ingest_key key = {
@@ -98,13 +114,11 @@ static __always_inline int permit(struct ingress *in)
 {
 	const struct packet *p = &in->datagram.packet;
 
-	if (in->stream->road == ROAD_DIVERTED && !take_over(in->slot, in->packets)) {
-		pass(in);
+	if (in->stream->road == ROAD_DIVERTED && !take_over(in->slot, in->packets))
 		return VERDICT_DIVERT;
-	}
 	if (!source_accepted(in->stream, in->slot, p))
 		return drop(in, DROP_SOURCE_DENIED);
-	if (!within_rates(in->stream, in->slot, p))
+	if (!within_rates(in->stream, in->slot, p, in->packets))
 		return drop(in, DROP_RATE_LIMITED);
 	if (p->ttl < in->stream->min_ttl)
 		return drop(in, DROP_TTL_EXCEEDED);
@@ -128,9 +142,9 @@ static __always_inline bool for_this_device(const struct ingest *ingest, context
 }
 
 /* Whose a parsed frame is: sets stream, counters and slot, or gives the verdict. */
-static __always_inline int claim(context *ctx, struct ingress *in, __u32 ifindex)
+static __always_inline int claim(context *ctx, struct ingress *in)
 {
-	struct ingest *ingest = find(&in->datagram.packet, ifindex);
+	struct ingest *ingest = find(&in->datagram.packet, in->ifindex);
 
 	if (!ingest || !for_this_device(ingest, ctx))
 		return VERDICT_PASS;
@@ -139,8 +153,6 @@ static __always_inline int claim(context *ctx, struct ingress *in, __u32 ifindex
 	in->counters = bpf_map_lookup_elem(&stream_counters, &in->slot);
 	if (!in->stream || !in->counters)
 		return VERDICT_PASS;
-	if (ingest->guard)
-		return VERDICT_DROP;
 	return in->stream->road == ROAD_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
 }
 
@@ -173,8 +185,8 @@ static __always_inline int judge_checksum(context *ctx, struct datagram *d, int 
 	return check_sum(d, payload_sum(ctx, d->packet.payload, d->payload_length));
 }
 
-/* `in` zeroed, but for packets. */
-static __always_inline int judge(context *ctx, struct ingress *in, __u32 ifindex, int trust)
+/* `in` zeroed, but for ifindex and, in a superframe, packets and segment. */
+static __always_inline int judge(context *ctx, struct ingress *in, int trust)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	int shape = read_datagram(&in->datagram, data, end);
@@ -182,10 +194,13 @@ static __always_inline int judge(context *ctx, struct ingress *in, __u32 ifindex
 
 	if (shape == SHAPE_OTHER)
 		return VERDICT_PASS;
-	verdict = claim(ctx, in, ifindex);
+	verdict = claim(ctx, in);
 	if (verdict != VERDICT_FORWARD)
 		return verdict;
 	in->bytes = in->datagram.payload_length;
+	/* Some devices leave the number of segments to whoever needs it. */
+	if (!in->packets)
+		in->packets = in->segment ? (in->bytes + in->segment - 1) / in->segment : 1;
 	count(&in->counters->received, in->packets, in->bytes);
 	if (shape == SHAPE_ODD)
 		return pass(in);

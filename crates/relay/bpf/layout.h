@@ -42,6 +42,7 @@ enum drop_reason {
 	DROP_NO_NEIGHBOUR = 6,
 	DROP_TOO_BIG = 7,
 	DROP_TRANSMIT = 8,
+	DROP_QUEUE_FULL = 9,
 	DROP_REASONS = 10,
 };
 
@@ -54,10 +55,8 @@ struct ingest_key {
 
 struct ingest {
 	__u32 stream;
-	/* A port that only this machine may send to: what arrives for it is dropped. */
-	__u16 guard;
 	/* Frames to all devices, or to a group of them, are meant as well. */
-	__u16 groups;
+	__u32 groups;
 	/* The device's own address as the first eight bytes of a frame have it, zeros after it. */
 	__u64 mac;
 };
@@ -70,12 +69,12 @@ struct prefix {
 struct stream {
 	__u32 group;
 	__u16 road;
-	__be16 copy_port;
-	__be16 shadow_port;
+	/* Userspace gets a copy of each datagram, for the subscribers that only it can send to. */
+	__u8 copies;
 	__u8 source_policy;
 	__u8 prefixes;
 	__u8 min_ttl;
-	__u8 zero[3];
+	__u8 zero[6];
 	/* Nanoseconds between packets at the limit, and the bucket's depth in them; 0: no limit. */
 	__u64 stream_interval;
 	__u64 stream_depth;
@@ -83,6 +82,17 @@ struct stream {
 	__u64 source_depth;
 	__u64 latch_timeout;
 	struct prefix allowed[MAX_PREFIXES];
+};
+
+/* Of `prefixes`: more than `allowed` has room for are in a trie of all streams'. */
+#define PREFIXES_IN_TRIE 255
+
+struct source_prefix {
+	/* Bits of what follows that count. */
+	__u32 length;
+	__u32 stream;
+	__u32 family;
+	struct in6_addr address;
 };
 
 struct latch {

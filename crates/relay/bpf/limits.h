@@ -31,6 +31,14 @@ struct {
 	__type(value, __u64);
 } source_buckets SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1 << 20);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct source_prefix);
+	__type(value, __u32);
+} source_prefixes SEC(".maps");
+
 static __always_inline bool same(const struct in6_addr *a, const struct in6_addr *b)
 {
 	const __u32 *left = a->in6_u.u6_addr32, *right = b->in6_u.u6_addr32;
@@ -50,8 +58,23 @@ static __always_inline bool contains(const struct prefix *prefix, const struct i
 	return true;
 }
 
-static __always_inline bool allowed(const struct stream *stream, const struct packet *p)
+static __always_inline bool allowed_by_trie(__u32 slot, const struct packet *p)
 {
+	struct source_prefix key = {
+		.length = (sizeof(key) - sizeof(key.length)) * 8,
+		.stream = slot,
+		.family = p->family,
+		.address = p->source,
+	};
+
+	return bpf_map_lookup_elem(&source_prefixes, &key);
+}
+
+static __always_inline bool allowed(const struct stream *stream, __u32 slot,
+				    const struct packet *p)
+{
+	if (stream->prefixes == PREFIXES_IN_TRIE)
+		return allowed_by_trie(slot, p);
 	for (__u32 i = 0; i < MAX_PREFIXES && i < stream->prefixes; i++) {
 		const struct prefix *prefix = &stream->allowed[i];
 
@@ -93,14 +116,19 @@ static __always_inline bool source_accepted(const struct stream *stream, __u32 s
 	case SOURCE_ANY:
 		return true;
 	case SOURCE_ALLOW:
-		return allowed(stream, p);
+		return allowed(stream, slot, p);
 	default:
 		return latched(stream, slot, p);
 	}
 }
 
-/* Takes a token: `depth` is the bucket's in nanoseconds, `interval` one token's worth. */
-static __always_inline bool take(__u64 *bucket, __u64 interval, __u64 depth, __u64 now)
+/*
+ * Takes `packets` tokens if there is one: `depth` is the bucket's in nanoseconds, `interval` one
+ * token's worth. A superframe cannot be sent in part. Those of its tokens that the bucket lacks are
+ * owed, so that the rate holds beyond it.
+ */
+static __always_inline bool take(__u64 *bucket, __u64 interval, __u64 depth, __u32 packets,
+				 __u64 now)
 {
 	for (int attempt = 0; attempt < 8; attempt++) {
 		__u64 before = *(volatile __u64 *)bucket;
@@ -108,7 +136,8 @@ static __always_inline bool take(__u64 *bucket, __u64 interval, __u64 depth, __u
 
 		if (full + interval > now + depth)
 			return false;
-		if (__sync_val_compare_and_swap(bucket, before, full + interval) == before)
+		if (__sync_val_compare_and_swap(bucket, before, full + interval * packets) ==
+		    before)
 			return true;
 	}
 	/* Eight others were faster in one go: over any rate worth limiting to. */
@@ -116,7 +145,7 @@ static __always_inline bool take(__u64 *bucket, __u64 interval, __u64 depth, __u
 }
 
 static __always_inline bool source_within(const struct stream *stream, __u32 slot,
-					  const struct packet *p, __u64 now)
+					  const struct packet *p, __u32 packets, __u64 now)
 {
 	struct source_key key = { .address = p->source, .stream = slot };
 	__u64 *bucket = bpf_map_lookup_elem(&source_buckets, &key);
@@ -126,12 +155,12 @@ static __always_inline bool source_within(const struct stream *stream, __u32 slo
 		bpf_map_update_elem(&source_buckets, &key, &empty, BPF_NOEXIST);
 		bucket = bpf_map_lookup_elem(&source_buckets, &key);
 	}
-	return bucket && take(bucket, stream->source_interval, stream->source_depth, now);
+	return bucket && take(bucket, stream->source_interval, stream->source_depth, packets, now);
 }
 
 /* Both buckets: what the source's refuses, the stream's gets back. */
 static __always_inline bool within_rates(const struct stream *stream, __u32 slot,
-					 const struct packet *p)
+					 const struct packet *p, __u32 packets)
 {
 	__u64 *bucket = bpf_map_lookup_elem(&stream_buckets, &slot);
 	__u64 now;
@@ -142,12 +171,12 @@ static __always_inline bool within_rates(const struct stream *stream, __u32 slot
 		return false;
 	now = bpf_ktime_get_ns();
 	if (stream->stream_interval &&
-	    !take(bucket, stream->stream_interval, stream->stream_depth, now))
+	    !take(bucket, stream->stream_interval, stream->stream_depth, packets, now))
 		return false;
-	if (!stream->source_interval || source_within(stream, slot, p, now))
+	if (!stream->source_interval || source_within(stream, slot, p, packets, now))
 		return true;
 	if (stream->stream_interval)
-		__sync_fetch_and_sub(bucket, stream->stream_interval);
+		__sync_fetch_and_sub(bucket, stream->stream_interval * packets);
 	return false;
 }
 

@@ -18,6 +18,18 @@ static __always_inline int trim_skb(struct __sk_buff *skb, const struct datagram
 	return skb->len > length ? bpf_skb_change_tail(skb, length, 0) : 0;
 }
 
+/* Gives a datagram without a checksum one, as copies must have and IPv6 demands. */
+static __always_inline int complete(struct __sk_buff *skb, const struct datagram *d)
+{
+	__u32 at = header_length(d->packet.family) - sizeof(struct udphdr);
+	__sum16 check = right_check(d);
+
+	if (d->check)
+		return 0;
+	return bpf_skb_store_bytes(skb, at + __builtin_offsetof(struct udphdr, check), &check,
+				   sizeof(check), 0);
+}
+
 /* What is known of the frames that may wait at the other end; an odd number is a time. */
 enum queued {
 	QUEUED_UNKNOWN = 0,

@@ -11,10 +11,12 @@
 
 typedef struct xdp_md context;
 
-#include "copy.h"
+#define load_bytes bpf_xdp_load_bytes
+
+#include "punt.h"
 #include "tag.h"
 
-EXPORT_STRUCT(copy);
+EXPORT_STRUCT(punt);
 EXPORT_STRUCT(tag);
 
 #define MAX_SOCKETS 1024
@@ -43,22 +45,23 @@ static __always_inline int relay(struct xdp_md *ctx)
 {
 	struct queue queue = { .ifindex = ctx->ingress_ifindex, .number = ctx->rx_queue_index };
 	__u32 *socket = bpf_map_lookup_elem(&queues, &queue);
-	struct ingress in = { .packets = 1 };
+	struct ingress in = { .ifindex = ctx->ingress_ifindex, .packets = 1 };
 
 	/* Nobody to hand it to: the network stack's, like all that a fast path does not know. */
 	if (!socket)
 		return XDP_PASS;
-	switch (judge(ctx, &in, queue.ifindex, TRUST_NONE)) {
+	switch (judge(ctx, &in, TRUST_NONE)) {
 	case VERDICT_PASS:
 		return XDP_PASS;
 	case VERDICT_DIVERT:
-		return divert(ctx, &in);
+		divert(ctx, &in);
+		return XDP_DROP;
 	case VERDICT_FORWARD:
 		break;
 	default:
 		return XDP_DROP;
 	}
-	if (in.stream->copy_port)
+	if (in.stream->copies)
 		copy_up(ctx, &in);
 	if (trim(ctx, &in.datagram) || attach_tag(ctx, &in))
 		return XDP_ABORTED;

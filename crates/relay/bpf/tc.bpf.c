@@ -10,7 +10,9 @@
 
 typedef struct __sk_buff context;
 
-#include "ingress.h"
+#define load_bytes bpf_skb_load_bytes
+
+#include "punt.h"
 #include "rewrite.h"
 
 /* One frame on its way through a group: what its headers are now, and what it carries. */
@@ -25,7 +27,7 @@ struct walk {
 	/* Payload bytes of all datagrams in the frame, and of the longest. */
 	__u32 bytes;
 	__u32 longest;
-	/* The member that gets the frame itself instead of a clone; none when it goes up after. */
+	/* The member that gets the frame itself instead of a clone. */
 	__u32 last;
 	__u32 redirect;
 	bool direct;
@@ -124,7 +126,6 @@ static __always_inline __u16 address_sum(const struct packet *p)
 	return csum_fold(csum_address(csum_address(0, &p->source), &p->destination));
 }
 
-#include "skb_up.h"
 #include "skb_out.h"
 
 static __always_inline int fan_out(struct __sk_buff *skb, const struct ingress *in)
@@ -144,25 +145,25 @@ static __always_inline int fan_out(struct __sk_buff *skb, const struct ingress *
 		.packets = in->packets,
 		.bytes = in->bytes,
 		.longest = skb->gso_size ? skb->gso_size : d->payload_length,
-		.last = MAX_FANOUT,
 	};
 
 	if (!group || trim_skb(skb, d) || complete(skb, d))
 		return TC_ACT_SHOT;
+	walk.last = group->ready - 1;
 	if (group->members > group->ready)
 		refuse_members(slot, group->ready, group->members - group->ready, DROP_REASONS,
 			       in->packets);
-	if (!in->stream->copy_port && group->ready)
-		walk.last = group->ready - 1;
 	bpf_loop(group->ready, send_next, &walk, 0);
-	if (in->stream->copy_port)
-		return restore(&walk, in);
 	return redirect(&walk, group);
 }
 
 static __always_inline int relay(struct __sk_buff *skb)
 {
-	struct ingress in = { .packets = skb->gso_segs > 1 ? skb->gso_segs : 1 };
+	struct ingress in = {
+		.ifindex = skb->ifindex,
+		.packets = skb->gso_segs,
+		.segment = skb->gso_size,
+	};
 	int trust = bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0 ? TRUST_ALL : TRUST_PARTIAL;
 
 	/* The frame of a VLAN belongs to another device; its tag is no longer in the frame. */
@@ -171,12 +172,15 @@ static __always_inline int relay(struct __sk_buff *skb)
 	/* Headers and payload in one piece; most frames are, and superframes pay for it. */
 	if (bpf_skb_pull_data(skb, skb->len))
 		return TC_ACT_UNSPEC;
-	switch (judge(skb, &in, skb->ifindex, trust)) {
+	switch (judge(skb, &in, trust)) {
 	case VERDICT_PASS:
 		return TC_ACT_UNSPEC;
 	case VERDICT_DIVERT:
-		return readdress(skb, &in, in.stream->shadow_port);
+		divert(skb, &in);
+		return TC_ACT_SHOT;
 	case VERDICT_FORWARD:
+		if (in.stream->copies)
+			copy_up(skb, &in);
 		return fan_out(skb, &in);
 	default:
 		return TC_ACT_SHOT;

@@ -7,8 +7,10 @@
 
 typedef struct xdp_md context;
 
-#include "copy.h"
+#define load_bytes bpf_xdp_load_bytes
+
 #include "ordinal.h"
+#include "punt.h"
 #include "rewrite.h"
 #include "tag.h"
 #include "transmit.h"
@@ -107,19 +109,20 @@ static __always_inline int fan_out(struct xdp_md *ctx, const struct ingress *in)
 
 static __always_inline int relay(struct xdp_md *ctx)
 {
-	struct ingress in = { .packets = 1 };
+	struct ingress in = { .ifindex = ctx->ingress_ifindex, .packets = 1 };
 
-	switch (judge(ctx, &in, ctx->ingress_ifindex, TRUST_NONE)) {
+	switch (judge(ctx, &in, TRUST_NONE)) {
 	case VERDICT_PASS:
 		return XDP_PASS;
 	case VERDICT_DIVERT:
-		return divert(ctx, &in);
+		divert(ctx, &in);
+		return XDP_DROP;
 	case VERDICT_FORWARD:
 		break;
 	default:
 		return XDP_DROP;
 	}
-	if (in.stream->copy_port)
+	if (in.stream->copies)
 		copy_up(ctx, &in);
 	if (trim(ctx, &in.datagram))
 		return XDP_ABORTED;

@@ -1,18 +1,22 @@
 //! How a stream changes between userspace and a fast path without loss or reordering.
 //!
-//! Into a fast path: the program starts the stream *diverted*. It rewrites the destination port of
-//! valid datagrams to the shadow port, counts them, and passes them up. Once every CPU runs the
-//! program nothing new reaches the ingest socket, so userspace sends what that holds, then what the
-//! shadow socket holds, and publishes after each send how many diverted datagrams are done with.
-//! The program takes over at the first datagram that finds as many done as diverted.
+//! Into a fast path: the program starts the stream *diverted*. It counts valid datagrams and hands them
+//! to userspace through a ring buffer, past the network stack, whose rules might drop what is new to
+//! them. Once every CPU runs the program, nothing new but what it leaves to the stack reaches the
+//! ingest socket, so userspace sends what that holds, then what was diverted, and publishes after each
+//! send how many diverted datagrams are done with. The program takes over at the first datagram that
+//! finds as many done as diverted.
 //!
 //! Out of a fast path: userspace stops reading the ingest socket, the stream is set to *passing*,
 //! and once no CPU runs the program as it was, userspace reads on.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use libbpf_rs::MapHandle;
 
 use crate::plan::{StreamId, SubscriberId};
 
@@ -22,7 +26,7 @@ use crate::plan::{StreamId, SubscriberId};
 pub enum Road {
     /// Userspace: datagrams reach the ingest socket untouched.
     Passing = 0,
-    /// Userspace, through the shadow socket, until it has caught up.
+    /// Userspace, through the ring of diverted datagrams, until it has caught up.
     Diverted = 1,
     /// The fast path.
     Fast = 2,
@@ -37,17 +41,23 @@ pub trait FastPath: Send + Sync {
     /// handles it the old way; frames the old way had queued for transmission are then on theirs.
     fn pass(&self, stream: StreamId) -> Result<(), datapath::Error>;
 
-    /// Datagrams diverted to the shadow port since the hand-over began.
+    /// Datagrams diverted to userspace since the hand-over began.
     fn diverted(&self, stream: StreamId) -> Result<u64, datapath::Error>;
 
     /// Tells the program how many diverted datagrams userspace is done with: sent, refused and
-    /// counted, or lost to a full shadow socket and counted. Nothing is taken over before the
+    /// counted, or lost to a full backlog and counted. Nothing is taken over before the
     /// first call, so that what the ingest socket still holds is not overtaken: it is made, with
     /// 0 if need be, once that is empty.
     ///
     /// The datagram that compares and the one that takes over must be one atomic step against
     /// diverting: a datagram diverted on one CPU while another takes over would be overtaken.
     fn publish_done(&self, stream: StreamId, datagrams: u64) -> Result<(), datapath::Error>;
+
+    /// The ring of datagrams that the program hands to userspace: diverted ones, and copies.
+    fn punts(&self) -> Result<MapHandle, datapath::Error>;
+
+    /// The stream's subscribers that this fast path cannot send to, so that userspace sends them copies.
+    fn userspace_only(&self, stream: StreamId) -> BTreeSet<SubscriberId>;
 
     /// Who holds the stream's latch.
     fn latched(&self, stream: StreamId) -> Option<SocketAddr>;
@@ -56,6 +66,10 @@ pub trait FastPath: Send + Sync {
     /// what its next hop and its drop counters say; `None` when it does.
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String>;
 
+    /// The interfaces of the stream that this fast path does not take datagrams from, and why: userspace relays what
+    /// comes in by them.
+    fn unattached(&self, stream: StreamId) -> BTreeMap<u32, String>;
+
     /// Which way the last copy of a datagram goes, which is the frame itself, and why; `None` where
     /// there is one way only.
     fn last_copy(&self, _stream: StreamId) -> Option<String> {
@@ -63,25 +77,19 @@ pub trait FastPath: Send + Sync {
     }
 }
 
-/// Userspace's side of a hand-over: the shadow socket, and how much of it is done.
-pub(crate) struct Handing {
+/// Userspace's side of a hand-over: how much of what is diverted is done.
+pub(crate) struct Handover {
     pub(crate) stream: StreamId,
-    pub(crate) socket: Arc<UdpSocket>,
     fast_path: Arc<dyn FastPath>,
     /// What the ingest socket held is sent.
     begun: AtomicBool,
     done: AtomicU64,
 }
 
-impl Handing {
-    pub(crate) fn new(
-        stream: StreamId,
-        socket: Arc<UdpSocket>,
-        fast_path: Arc<dyn FastPath>,
-    ) -> Self {
+impl Handover {
+    pub(crate) fn new(stream: StreamId, fast_path: Arc<dyn FastPath>) -> Self {
         Self {
             stream,
-            socket,
             fast_path,
             begun: AtomicBool::new(false),
             done: AtomicU64::new(0),
@@ -133,9 +141,9 @@ impl Handing {
     }
 }
 
-impl fmt::Debug for Handing {
+impl fmt::Debug for Handover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handing")
+        f.debug_struct("Handover")
             .field("stream", &self.stream)
             .field("done", &self.done)
             .finish_non_exhaustive()

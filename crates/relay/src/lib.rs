@@ -14,6 +14,8 @@ pub mod tc;
 pub mod userspace;
 pub mod xdp;
 
+pub use kernel::{Punt, PuntKind, PuntRing};
+
 /// The relay as a job: what its datapaths are asked, count and offer.
 #[derive(Debug)]
 pub enum Relay {}

@@ -68,13 +68,9 @@ pub struct Stream {
     /// Datagrams that arrive with a smaller TTL are dropped (`ttl_exceeded`). 2, so that loops
     /// die; 0 where every subscriber has a TTL of its own.
     pub min_ttl: u8,
-    /// Each valid datagram is also handed to userspace, at this port of the address it came to:
-    /// set while a subscriber is on this machine, whom only userspace can send to.
-    /// A fast path passes such a copy up with its UDP destination port rewritten; datapaths in
-    /// userspace have it already and ignore this.
-    pub copy_port: Option<u16>,
-    /// A fast path starts this stream diverted: see [`crate::handover`].
-    pub handover: Option<Handover>,
+    /// A fast path starts this stream diverted: see [`crate::handover`]. It counts when the stream enters the plan; a
+    /// stream that is in it already stays on its road.
+    pub diverted: bool,
     /// Why the kernel has to decide on this stream's packets: a fast path passes them all up, and userspace sends the
     /// copies. None where the kernel would let every packet and every copy through unchanged.
     pub policy: Option<String>,
@@ -99,15 +95,6 @@ impl PerPacket {
     }
 }
 
-/// How a stream that userspace relays now comes to a fast path. It counts when the stream enters
-/// the plan; a stream that is in it already stays on its road.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handover {
-    /// Where diverted datagrams are passed up: a port on every ingest address. Datagrams that a
-    /// sender addresses to it are dropped while it is in use.
-    pub shadow_port: u16,
-}
-
 /// One receiver of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
@@ -119,9 +106,12 @@ pub struct Subscriber {
     /// TTL or hop limit to send with, instead of one less than the datagram arrived with.
     pub ttl: Option<u8>,
     /// The way to `destination`; for a group, the frame's destination is the group's address.
-    /// A fast path drops copies without a ready next hop: [`drop_reason`]. `Local` ones
-    /// are left to userspace, which gets them through [`Stream::copy_port`], and count nothing.
+    /// A fast path drops copies without a ready next hop: [`drop_reason`]. Those for `Local` ones it leaves to
+    /// userspace, and counts nothing.
     pub next_hop: NextHop,
+    /// The fast path that has the stream cannot send to it, so that userspace beside it does: it is on this machine, or
+    /// behind a device that takes no frames from the fast path. Fast paths find that out and ignore this.
+    pub userspace_only: bool,
 }
 
 /// Who may send a stream. There is no default: a stream names its source.

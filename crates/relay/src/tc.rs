@@ -35,7 +35,7 @@ impl Datapath<Relay> for Tc {
         let ingress = bpf::program(&skel.progs.relay_ingress)?;
         let attached = Attachments::new(ingress, Hook::Tc(Direction::Ingress));
         let watch = Watch::start(&tables)?;
-        InKernel::start(self.name(), attached, tables, watch, plan)
+        InKernel::start(attached, tables, watch, plan)
     }
 }
 

@@ -12,7 +12,7 @@ use netdev::{Attachments, Hook, Netlink, XdpMode};
 use sys::caps::Capability;
 
 use crate::kernel::skel::xdp::XdpSkelBuilder;
-use crate::kernel::{self, Copies, Exit, Fanout, InKernel, Tables, Watch};
+use crate::kernel::{self, Exit, Fanout, InKernel, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -46,7 +46,6 @@ impl Datapath<Relay> for Xdp {
         };
         let tables = Arc::new(Tables::new(kernel::maps!(skel), Some(fanout), look)?);
         let beside = (
-            Copies::deliver(&skel.maps.copies)?,
             // What counts the copies that a driver did not take.
             skel.progs
                 .relay_transmitted
@@ -56,7 +55,7 @@ impl Datapath<Relay> for Xdp {
         );
         let ingress = bpf::program(&skel.progs.relay_ingress)?;
         let attached = Attachments::new(ingress, Hook::Xdp(XdpMode::Native));
-        InKernel::start(self.name(), attached, tables, beside, plan)
+        InKernel::start(attached, tables, beside, plan)
     }
 }
 

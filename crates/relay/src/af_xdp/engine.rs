@@ -76,17 +76,27 @@ impl Engine {
     }
 
     /// Opens what a plan needs, and sends to its subscribers from now on. Streams that only the
-    /// old plan had go on until [`Self::retire`].
-    pub(super) fn admit(&mut self, plan: &Plan, links: &BTreeMap<u32, Link>) -> Result<(), Error> {
+    /// old plan had go on until [`Self::retire`]. Returns the streams that cannot be relayed here, and why.
+    pub(super) fn admit(
+        &mut self,
+        plan: &Plan,
+        links: &BTreeMap<u32, Link>,
+    ) -> BTreeMap<u32, String> {
         let ingress = plan.streams.iter().flat_map(|stream| &stream.interfaces);
         let ingress = ingress.collect::<BTreeSet<_>>();
         for link in ingress.into_iter().filter_map(|index| links.get(index)) {
-            self.receive_from(link.index, link.rx_queues.max(1))?;
+            // Where no socket receives, the program leaves datagrams to the network stack.
+            if let Err(error) = self.receive_from(link.index, link.rx_queues.max(1)) {
+                tracing::warn!(interface = link.name, %error, "userspace relays what comes in by it");
+            }
         }
+        let mut refused = BTreeMap::new();
         for stream in &plan.streams {
-            self.admit_stream(stream)?;
+            if let Err(error) = self.admit_stream(stream) {
+                refused.insert(stream.id.0, error.to_string());
+            }
         }
-        Ok(())
+        refused
     }
 
     /// Whether streams go on here that the plan does not have.
@@ -217,7 +227,8 @@ impl Engine {
         Ok(())
     }
 
-    /// `None` for one of this machine's own, which is userspace's to send to and to count.
+    /// `None` for one that is userspace's to send to and to count: of this machine's own, or behind a device that
+    /// sends no Ethernet frames.
     fn member(&mut self, subscriber: &Subscriber) -> Result<Option<Member>, Error> {
         let way = match subscriber.next_hop {
             NextHop::Ready {
@@ -231,7 +242,8 @@ impl Engine {
                 mtu: mtu as usize,
                 headers: Headers::new(subscriber, source_mac, destination_mac),
             }),
-            NextHop::Ready { .. } => Err(DropReason::Transmit),
+            // Userspace sends it copies.
+            NextHop::Ready { .. } => return Ok(None),
             NextHop::Unresolved(_) => match drop_reason(&subscriber.next_hop) {
                 Some(reason) => Err(reason),
                 None => return Ok(None),

@@ -11,12 +11,13 @@ mod steering;
 mod tag;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datapath::{Datapath, Error, Missing};
+use libbpf_rs::MapHandle;
 use netdev::requirement::{self, Requirement};
 use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
@@ -24,7 +25,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use crate::counters::{Counters, DropReason};
 use crate::handover::{FastPath, Road};
 use crate::kernel::skel::steer::SteerSkelBuilder;
-use crate::kernel::{self, Copies, Tables, interfaces};
+use crate::kernel::{self, Tables, interfaces};
 use crate::plan::{Plan, StreamId, SubscriberId};
 use crate::{Relay, Running};
 use engine::Engine;
@@ -61,7 +62,6 @@ impl Datapath<Relay> for AfXdp {
         let ingress = bpf::program(&skel.progs.relay_ingress)?;
         let mut running = RunningAfXdp {
             attached: Attachments::new(ingress, Hook::Xdp(XdpMode::Native)),
-            _copies: Copies::deliver(&skel.maps.copies)?,
             steered: Arc::new(steered),
         };
         running.apply(plan)?;
@@ -73,7 +73,6 @@ impl Datapath<Relay> for AfXdp {
 struct RunningAfXdp {
     /// First, so that it is dropped first: no frame is steered to sockets that are going.
     attached: Attachments,
-    _copies: Copies,
     steered: Arc<Steered>,
 }
 
@@ -83,9 +82,9 @@ impl RunningAfXdp {
         let plan = interfaces::resolved(plan)?;
         let links = links()?;
         let steered = &self.steered;
-        steered.worker.with(|engine| engine.admit(&plan, &links))?;
-        steered.tables.apply(&plan)?;
-        kernel::attach(&mut self.attached, NAME, &plan)?;
+        let refused = steered.worker.with(|engine| engine.admit(&plan, &links));
+        steered.tables.apply(&plan, refused)?;
+        kernel::attach(&mut self.attached, &steered.tables, &plan)?;
         if steered.worker.with(|engine| engine.has_others(&plan)) {
             steered.drain()?;
             steered.worker.with(|engine| engine.retire(&plan));
@@ -198,6 +197,18 @@ impl FastPath for Steered {
 
     fn publish_done(&self, stream: StreamId, datagrams: u64) -> Result<(), Error> {
         self.tables.publish_done(stream, datagrams)
+    }
+
+    fn punts(&self) -> Result<MapHandle, Error> {
+        self.tables.punts()
+    }
+
+    fn userspace_only(&self, stream: StreamId) -> BTreeSet<SubscriberId> {
+        self.tables.userspace_only(stream)
+    }
+
+    fn unattached(&self, stream: StreamId) -> BTreeMap<u32, String> {
+        self.tables.unattached(stream)
     }
 
     fn latched(&self, stream: StreamId) -> Option<SocketAddr> {

@@ -1,5 +1,7 @@
 //! A running datapath and, beside a fast path, the userspace worker for what it passes up.
 
+use std::collections::BTreeMap;
+
 use control::{Error, Kind};
 use datapath::Error as DatapathError;
 
@@ -80,34 +82,55 @@ impl State {
                     slow: None,
                 };
                 self.instances.insert(name.into(), instance);
+                self.set_userspace_only(name);
                 self.apply_slow(name)?;
                 self.next_cpu();
                 return Ok(());
             }
         }
+        self.set_userspace_only(name);
         self.apply_slow(name)
+    }
+
+    /// Takes over which subscribers a fast path cannot send to; whether that changed.
+    pub(super) fn set_userspace_only(&mut self, name: &str) -> bool {
+        let Some(fast) = self.fast_path(name) else {
+            return false;
+        };
+        let mut changed = false;
+        for stream in &mut self.streams {
+            let place = &stream.place;
+            if [&place.datapath, &place.incoming]
+                .map(Option::as_deref)
+                .contains(&Some(name))
+            {
+                changed |= stream.set_userspace_only(&fast.userspace_only(stream.id));
+            }
+        }
+        changed
     }
 
     /// Brings the slow path beside a fast path to what the streams say.
     pub(super) fn apply_slow(&mut self, name: &str) -> Result<(), Error> {
         let on_it = |stream: &&Stream| stream.place.datapath.as_deref() == Some(name);
         let handing = |stream: &&Stream| {
-            stream.place.datapath.is_none()
-                && matches!(&stream.place.incoming, Some((incoming, _)) if incoming == name)
+            stream.place.datapath.is_none() && stream.place.incoming.as_deref() == Some(name)
         };
         let streams = self.streams.iter();
         let work: Vec<Work> = streams
             .filter(|stream| on_it(stream) || handing(stream))
-            .filter_map(Stream::slow_work)
+            .map(Stream::slow_work)
             .collect();
         let Some(instance) = self.instances.get_mut(name) else {
             return Ok(());
         };
-        if instance.running.fast_path().is_none() {
+        let Some(fast) = instance.running.fast_path() else {
             return Ok(());
-        }
+        };
         if instance.slow.is_none() {
-            let worker = Worker::start("slow", SLOW_PATH, &self.cpus).map_err(refused)?;
+            let punts = fast.punts().map_err(refused)?;
+            let worker =
+                Worker::start("slow", SLOW_PATH, &self.cpus, Some(punts)).map_err(refused)?;
             instance.slow = Some(worker);
         }
         match &instance.slow {
@@ -168,21 +191,35 @@ impl State {
     fn keep_counts(&mut self, name: &str) {
         for at in 0..self.streams.len() {
             let place = &self.streams[at].place;
-            let incoming = place.incoming.as_ref().map(|(name, _)| name);
-            if place.datapath.iter().chain(incoming).any(|its| its == name) {
+            if place
+                .datapath
+                .iter()
+                .chain(&place.incoming)
+                .any(|its| its == name)
+            {
                 self.fold(at, name);
             }
         }
         self.finals.remove(name);
     }
 
-    /// What a stream has counted on every datapath, and what of it a fast path passed up.
-    pub(super) fn counters(&self, stream: &Stream) -> (StreamCounters, u64) {
-        let incoming = stream.place.incoming.as_ref().map(|(name, _)| name);
-        let names = stream.place.datapath.iter().chain(incoming);
+    /// What each datapath has counted up to now, all of it read once.
+    pub(super) fn present(&self) -> BTreeMap<&str, Counts> {
+        let instances = self.instances.iter();
+        let counts = instances.map(|(name, instance)| (name.as_str(), instance.counts()));
+        counts.collect()
+    }
+
+    /// What a stream has counted on every datapath, of which `present` are those that run, and what of it a fast path
+    /// passed up.
+    pub(super) fn counters(
+        &self,
+        stream: &Stream,
+        present: &BTreeMap<&str, Counts>,
+    ) -> (StreamCounters, u64) {
+        let names = stream.place.datapath.iter().chain(&stream.place.incoming);
         let counts: Vec<_> = names
-            .filter_map(|name| self.instances.get(name))
-            .map(Instance::counts)
+            .filter_map(|name| present.get(name.as_str()))
             .collect();
         let passed = counts.iter().map(|counts| counts.passed(stream.id)).sum();
         let present = counts.iter().map(|counts| counts.of(stream.id));
@@ -232,12 +269,11 @@ impl State {
     fn plan(&self, name: &str) -> Plan {
         let streams = self.streams.iter().filter_map(|stream| {
             let place = &stream.place;
-            let handover = match &place.incoming {
-                Some((incoming, port)) if incoming == name => Some(*port),
-                _ if place.datapath.as_deref() == Some(name) => None,
-                _ => return None,
-            };
-            let mut plan = stream.plan(handover);
+            let diverted = place.incoming.as_deref() == Some(name);
+            if !diverted && place.datapath.as_deref() != Some(name) {
+                return None;
+            }
+            let mut plan = stream.plan(diverted);
             // No fast path for what this machine sends itself, unless it is asked for by name.
             if switch::is_fast(name) && stream.spec.interfaces.is_empty() {
                 plan.interfaces.retain(|index| *index != LOOPBACK);

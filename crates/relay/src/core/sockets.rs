@@ -1,14 +1,12 @@
 //! Opening the sockets of a stream.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use control::{Error, Kind};
 use sys::multicast::{self, Membership};
 use sys::socket::{self, Family};
-
-use crate::kernel::group_copies_at;
 
 /// Bytes of queue asked for: 40 ms of 200 kpps. The kernel doubles it for its own overhead.
 const QUEUE: usize = 8 << 20;
@@ -29,21 +27,10 @@ pub(super) fn join(socket: &UdpSocket, membership: &Membership) -> Result<(), Er
     multicast::join(socket, membership).map_err(refused)
 }
 
-/// A socket that sends from `source`, or takes what a fast path passes up at a port of its own.
+/// A socket that sends from an address.
 pub(super) fn beside(address: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
     let socket = open(address).map_err(|error| refused(address, &error))?;
     Ok(socket.into())
-}
-
-/// Sockets for a fast path's copies of what comes to `ingest`, all at one port.
-pub(super) fn for_copies(ingest: IpAddr) -> Result<Vec<Arc<UdpSocket>>, Error> {
-    let socket = beside(SocketAddr::new(ingest, 0))?;
-    let port = socket.local_addr().map_err(Error::failed)?.port();
-    let mut sockets = vec![socket];
-    if let Some(loopback) = group_copies_at(ingest) {
-        sockets.push(beside(SocketAddr::new(loopback, port))?);
-    }
-    Ok(sockets)
 }
 
 fn open(address: SocketAddr) -> io::Result<UdpSocket> {

@@ -1,22 +1,22 @@
 //! One stream as the core keeps it, and the plan made of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
 use control::{Error, Kind};
+use netdev::NextHop;
 use netdev::policy::{AddressKind, Flow, PolicyMonitor, Stage, Verdict};
-use netdev::{NextHop, UnresolvedReason};
 use sys::multicast::Membership;
 
 use super::routes::{self, Routes};
 use super::sockets;
 use crate::counters::StreamCounters;
-use crate::handover::Handing;
+use crate::handover::Handover;
 use crate::plan::{self, Limits, SourcePolicy, StreamId, SubscriberId};
 use crate::spec::{Source, StreamSpec, SubscriberSpec};
-use crate::userspace::{Input, Role, Work};
+use crate::userspace::Work;
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -42,8 +42,6 @@ pub(super) struct Stream {
     /// The interfaces' link-layer addresses, which fast paths read again when one has changed.
     macs: Vec<Option<[u8; 6]>>,
     egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
-    /// Where a fast path's copies for subscribers on this machine arrive: all at the same port.
-    copies: Vec<Arc<UdpSocket>>,
     latch: Option<SocketAddr>,
 }
 
@@ -52,23 +50,23 @@ pub(super) struct Stream {
 pub(super) struct Place {
     /// None while it changes hands.
     pub(super) datapath: Option<String>,
-    /// A fast path that starts it diverted to this port.
-    pub(super) incoming: Option<(String, u16)>,
+    /// A fast path that starts it diverted.
+    pub(super) incoming: Option<String>,
     pub(super) slow: SlowPath,
 }
 
 /// What the slow path beside a fast path reads of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) enum SlowPath {
-    /// What the fast path passes up.
+    /// What the fast path leaves to the network stack.
     #[default]
-    Passed,
+    Ingest,
     /// Nothing: the ingest socket keeps it.
-    Held,
-    /// The ingest socket to its end, then the shadow socket.
-    Handing(Arc<Handing>),
-    /// The shadow socket only: its hand-over is called off.
-    Shadow(Arc<Handing>),
+    Pause,
+    /// The ingest socket to its end, then what the fast path diverts.
+    Handover(Arc<Handover>),
+    /// What the fast path has diverted only: its hand-over is called off.
+    Revert(Arc<Handover>),
 }
 
 #[derive(Debug)]
@@ -77,6 +75,8 @@ pub(super) struct Subscriber {
     pub(super) spec: SubscriberSpec,
     pub(super) source: SocketAddr,
     pub(super) next_hop: NextHop,
+    /// The fast path that has the stream cannot send to it.
+    pub(super) userspace_only: bool,
     /// Since when the next hop is as it is.
     pub(super) since: Instant,
     pub(super) expires: Option<Instant>,
@@ -102,13 +102,11 @@ impl Stream {
             joined: None,
             macs: Vec::new(),
             egress: BTreeMap::new(),
-            copies: Vec::new(),
             latch: None,
             spec,
         };
         stream.place.datapath = Some(stream.spec.datapath.clone());
         stream.look_around(routes)?;
-        stream.want_copies()?;
         Ok(stream)
     }
 
@@ -324,12 +322,13 @@ impl Stream {
             expires: spec.expires.map(|span| now + span.0),
             spec,
             next_hop,
+            userspace_only: false,
             since: now,
             ifindex,
         };
         self.open_egress(&mut subscriber)?;
         self.subscribers.push(subscriber);
-        self.want_copies()
+        Ok(())
     }
 
     /// Takes over every next hop as it is now; whether one changed.
@@ -410,22 +409,13 @@ impl Stream {
             || (any && source.port() == listen.port() && source.is_ipv4() == listen.is_ipv4())
     }
 
-    fn want_copies(&mut self) -> Result<(), Error> {
-        let local = NextHop::Unresolved(UnresolvedReason::Local);
-        let is_local = |subscriber: &Subscriber| subscriber.next_hop == local;
-        if self.copies.is_empty() && self.subscribers.iter().any(is_local) {
-            self.copies = sockets::for_copies(self.spec.listen.ip())?;
-        }
-        Ok(())
-    }
-
     /// Remembers who holds the latch, for the datapath that comes next.
     pub(super) fn keep_latch(&mut self, holder: Option<SocketAddr>) {
         self.latch = holder;
     }
 
-    /// What a datapath is asked to do for this stream; `handover` when it starts diverted.
-    pub(super) fn plan(&self, handover: Option<u16>) -> plan::Stream {
+    /// What a datapath is asked to do for this stream, which starts `diverted` or not.
+    pub(super) fn plan(&self, diverted: bool) -> plan::Stream {
         let fixed_ttl = |subscriber: &Subscriber| subscriber.spec.ttl.is_some();
         let all_fixed = !self.subscribers.is_empty() && self.subscribers.iter().all(fixed_ttl);
         plan::Stream {
@@ -441,10 +431,9 @@ impl Stream {
                 source_pps: self.spec.rate.source.map(|rate| rate.0),
             },
             min_ttl: if all_fixed { 0 } else { 2 },
-            copy_port: self.copies.first().and_then(|socket| port(socket)),
             policy: self.policy.clone(),
             work: self.spec.per_packet(),
-            handover: handover.map(|shadow_port| plan::Handover { shadow_port }),
+            diverted,
             subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
         }
     }
@@ -465,24 +454,31 @@ impl Stream {
     }
 
     /// What the slow path beside a fast path relays of this stream.
-    pub(super) fn slow_work(&self) -> Option<Work> {
-        let input = |socket: &Arc<UdpSocket>, role| Input {
-            socket: socket.clone(),
-            role,
+    pub(super) fn slow_work(&self) -> Work {
+        let (reads_ingest, handover) = match &self.place.slow {
+            SlowPath::Ingest => (true, None),
+            SlowPath::Pause => (false, None),
+            SlowPath::Handover(handover) => (true, Some(handover)),
+            SlowPath::Revert(handover) => (false, Some(handover)),
         };
-        let ingest = || input(&self.socket, Role::Ingest);
-        let shadow = |handing: &Arc<Handing>| input(&handing.socket, Role::Shadow(handing.clone()));
-        let mut inputs = match &self.place.slow {
-            SlowPath::Held => return None,
-            SlowPath::Passed => vec![ingest()],
-            SlowPath::Handing(handing) => vec![ingest(), shadow(handing)],
-            SlowPath::Shadow(handing) => vec![shadow(handing)],
-        };
-        inputs.extend(self.copies.iter().map(|socket| input(socket, Role::Copies)));
-        Some(Work {
-            stream: self.plan(None),
-            inputs,
-        })
+        Work {
+            stream: self.plan(false),
+            reads_ingest,
+            handover: handover.cloned(),
+        }
+    }
+
+    /// Takes over which subscribers the fast path that has the stream cannot send to; whether that changed.
+    pub(super) fn set_userspace_only(&mut self, only: &BTreeSet<SubscriberId>) -> bool {
+        let mut changed = false;
+        for subscriber in &mut self.subscribers {
+            let before = std::mem::replace(
+                &mut subscriber.userspace_only,
+                only.contains(&subscriber.id),
+            );
+            changed |= before != subscriber.userspace_only;
+        }
+        changed
     }
 
     pub(super) fn subscriber(&self, name: &str) -> Result<usize, Error> {
@@ -534,14 +530,11 @@ impl Subscriber {
             source: self.source,
             ttl: self.spec.ttl,
             next_hop: self.next_hop,
+            userspace_only: self.userspace_only,
         }
     }
 }
 
 fn unspecified(v4: bool) -> IpAddr {
     if v4 { [0; 4].into() } else { [0; 16].into() }
-}
-
-pub(super) fn port(socket: &UdpSocket) -> Option<u16> {
-    socket.local_addr().ok().map(|address| address.port())
 }

@@ -1,16 +1,15 @@
 //! Moving a stream to another datapath while it runs, without loss or reordering.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use control::{Error, Kind};
 
+use super::Core;
 use super::instance::refused;
-use super::stream::{self, Place, SlowPath};
-use super::{Core, sockets};
-use crate::handover::{FastPath, Handing};
+use super::stream::{Place, SlowPath};
+use crate::handover::{FastPath, Handover};
 use crate::userspace;
 
 /// How long frames that a CPU took before a change may take to reach their socket.
@@ -66,10 +65,10 @@ impl Core {
         let at = state.find(name)?;
         let from = state.streams[at].place.datapath.clone().unwrap_or_default();
         if let Some(fast) = state.fast_path(&from) {
-            state.streams[at].place.slow = SlowPath::Held;
+            state.streams[at].place.slow = SlowPath::Pause;
             state.apply_slow(&from)?;
             if let Err(error) = fast.pass(state.streams[at].id) {
-                state.streams[at].place.slow = SlowPath::Passed;
+                state.streams[at].place.slow = SlowPath::Ingest;
                 state.apply_slow(&from)?;
                 return Err(refused(error));
             }
@@ -92,27 +91,31 @@ impl Core {
         to: &str,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let handing = self.divert(name, to)?;
-        let handed = self.hand_over(name, to, &handing, timeout);
+        let handover = self.divert(name, to)?;
+        let handed = self.hand_over(name, to, &handover, timeout);
         let settled = match &handed {
             Ok(()) => self.settle_on(name, to),
-            Err(_) => self.call_off(name, from, to, &handing),
+            Err(_) => self.call_off(name, from, to, &handover),
         };
         handed.and(settled)
     }
 
     /// Attaches the fast path with the stream diverted, beside the datapath that has it.
-    fn divert(&self, name: &str, to: &str) -> Result<Arc<Handing>, Error> {
+    fn divert(&self, name: &str, to: &str) -> Result<Arc<Handover>, Error> {
         let mut state = self.lock();
         let at = state.find(name)?;
         let stream = &mut state.streams[at];
-        let socket = sockets::beside(SocketAddr::new(stream.spec.listen.ip(), 0))?;
-        let port = stream::port(&socket).unwrap_or_default();
-        stream.place.incoming = Some((to.into(), port));
+        stream.place.incoming = Some(to.into());
         let id = stream.id;
         let applied = state.apply(to);
-        match (applied, state.fast_path(to)) {
-            (Ok(()), Some(fast)) => Ok(Arc::new(Handing::new(id, socket, fast))),
+        let fast = state.fast_path(to);
+        // One that the fast path leaves to userspace is not in its tables.
+        let applied = applied.and_then(|()| match &fast {
+            Some(fast) => fast.road(id).map(drop).map_err(refused),
+            None => Ok(()),
+        });
+        match (applied, fast) {
+            (Ok(()), Some(fast)) => Ok(Arc::new(Handover::new(id, fast))),
             (applied, _) => {
                 state.streams[at].place.incoming = None;
                 let _restored = state.apply(to);
@@ -127,7 +130,7 @@ impl Core {
         &self,
         name: &str,
         to: &str,
-        handing: &Arc<Handing>,
+        handover: &Arc<Handover>,
         timeout: Duration,
     ) -> Result<(), Error> {
         let began = Instant::now();
@@ -137,11 +140,11 @@ impl Core {
             let mut state = self.lock();
             let at = state.find(name)?;
             state.take_off(at)?;
-            state.streams[at].place.slow = SlowPath::Handing(handing.clone());
+            state.streams[at].place.slow = SlowPath::Handover(handover.clone());
             state.apply_slow(to)?;
         }
         let left = timeout.saturating_sub(began.elapsed());
-        if wait(left, || handing.is_over().map_err(refused))? {
+        if wait(left, || handover.is_over().map_err(refused))? {
             return Ok(());
         }
         let message = format!(
@@ -167,26 +170,26 @@ impl Core {
         name: &str,
         from: &str,
         to: &str,
-        handing: &Arc<Handing>,
+        handover: &Arc<Handover>,
     ) -> Result<(), Error> {
-        if self.is_handing(name)? {
-            wait(EMPTYING, || Ok(handing.has_begun()))?;
+        if self.is_handing_over(name)? {
+            wait(EMPTYING, || Ok(handover.has_begun()))?;
         }
         let taken_off = {
             let mut state = self.lock();
             let at = state.find(name)?;
             let taken_off = state.streams[at].place.datapath.is_none();
             if taken_off {
-                state.streams[at].place.slow = SlowPath::Shadow(handing.clone());
+                state.streams[at].place.slow = SlowPath::Revert(handover.clone());
                 state.apply_slow(to)?;
-                handing.pass().map_err(refused)?;
+                handover.pass().map_err(refused)?;
             }
             taken_off
         };
         // Others are served meanwhile: nobody may change a stream that is being switched.
         if taken_off {
             thread::sleep(SETTLE);
-            wait(EMPTYING, || handing.is_level().map_err(refused))?;
+            wait(EMPTYING, || handover.is_level().map_err(refused))?;
         }
         let mut state = self.lock();
         let at = state.find(name)?;
@@ -197,10 +200,10 @@ impl Core {
         state.apply(from)
     }
 
-    fn is_handing(&self, name: &str) -> Result<bool, Error> {
+    fn is_handing_over(&self, name: &str) -> Result<bool, Error> {
         let state = self.lock();
         let slow = &state.streams[state.find(name)?].place.slow;
-        Ok(matches!(slow, SlowPath::Handing(_)))
+        Ok(matches!(slow, SlowPath::Handover(_)))
     }
 }
 

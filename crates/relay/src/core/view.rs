@@ -1,5 +1,6 @@
 //! What users are told: counts by name, and for each subscriber which road it is on and why.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -7,6 +8,7 @@ use control::metrics::Text;
 use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
+use super::instance::Counts;
 use super::stream::{Stream, Subscriber};
 use super::{Core, State, switch};
 use crate::counters::{DropReason, Drops, SubscriberCounters, Traffic};
@@ -66,6 +68,9 @@ pub struct Explanation {
     /// To whom the last copy of a datagram goes and which way, where there is more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_copy: Option<String>,
+    /// The interfaces whose datagrams userspace relays, and why the fast path does not take them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unattached: Vec<String>,
     /// Why not, for each that is not, or that lost copies.
     pub slow: Vec<Slow>,
 }
@@ -92,7 +97,9 @@ impl Core {
             None => &state.streams[..],
             Some(name) => std::slice::from_ref(&state.streams[state.find(name)?]),
         };
-        Ok(streams.iter().map(|stream| state.explain(stream)).collect())
+        let present = state.present();
+        let explain = |stream| state.explain(stream, &present);
+        Ok(streams.iter().map(explain).collect())
     }
 
     /// The counts in the Prometheus text format.
@@ -107,14 +114,13 @@ impl Core {
 
 impl State {
     pub(super) fn views(&self) -> Vec<StreamView> {
-        self.streams
-            .iter()
-            .map(|stream| self.view(stream))
-            .collect()
+        let present = self.present();
+        let view = |stream| self.view(stream, &present);
+        self.streams.iter().map(view).collect()
     }
 
-    fn view(&self, stream: &Stream) -> StreamView {
-        let (mut counters, passed_packets) = self.counters(stream);
+    fn view(&self, stream: &Stream, present: &BTreeMap<&str, Counts>) -> StreamView {
+        let (mut counters, passed_packets) = self.counters(stream, present);
         let subscribers = stream.subscribers.iter().map(|subscriber| {
             let counts = counters.subscribers.remove(&subscriber.id.0);
             let SubscriberCounters { delivered, drops } = counts.unwrap_or_default();
@@ -140,8 +146,8 @@ impl State {
         }
     }
 
-    fn explain(&self, stream: &Stream) -> Explanation {
-        let view = self.view(stream);
+    fn explain(&self, stream: &Stream, present: &BTreeMap<&str, Counts>) -> Explanation {
+        let view = self.view(stream, present);
         let datapath = view.datapath.as_deref();
         let fast = datapath.and_then(|name| self.fast_path(name));
         let running = datapath.is_some_and(|name| self.instances.contains_key(name));
@@ -180,6 +186,10 @@ impl State {
             },
             drops: view.drops,
             copies_lost: view.copies_lost,
+            unattached: fast.as_ref().map_or_else(Vec::new, |fast| {
+                let unattached = fast.unattached(stream.id);
+                unattached.into_values().collect()
+            }),
             last_copy: fast.and_then(|fast| fast.last_copy(stream.id)),
             slow,
         }
@@ -276,6 +286,9 @@ impl fmt::Display for Explanation {
         }
         if let Some(way) = &self.last_copy {
             write!(f, "\n  last copy  {way}")?;
+        }
+        for reason in &self.unattached {
+            write!(f, "\n  ingest in userspace  {reason}")?;
         }
         for slow in &self.slow {
             let to = slow.to.to_string();

@@ -15,21 +15,17 @@ use crate::counters::{
 use crate::handover::Road;
 use crate::plan::{Prefix, SourcePolicy, Stream};
 
+/// Egress devices of all streams together.
 pub(super) const MAX_DEVICES: u16 = 256;
+/// Egress devices of one stream.
+pub(super) const MAX_GROUP_DEVICES: usize = 32;
+/// `PREFIXES_IN_TRIE` of bpf/layout.h.
+const PREFIXES_IN_TRIE: u8 = 255;
 const MEMBER_DIRECT: u32 = 1;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 /// Ethernet header and one VLAN tag: what the kernel allows a redirected frame beyond the MTU.
 const FRAME_MARGIN: u32 = 18;
-
-/// What an ingest is for on one interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ingest {
-    /// Only this machine may send to it.
-    pub guard: bool,
-    /// The address of the interface.
-    pub mac: [u8; 6],
-}
 
 fn family(address: IpAddr) -> u16 {
     if address.is_ipv4() { AF_INET } else { AF_INET6 }
@@ -56,37 +52,31 @@ pub(super) fn ingest_key(at: SocketAddr, ifindex: u32) -> types::ingest_key {
     }
 }
 
-/// A guarded port is guarded from whole groups of devices too; other datagrams come to a group only
-/// by a group's frame.
-pub(super) fn ingest(stream: u32, at: SocketAddr, ingest: Ingest) -> types::ingest {
-    let Ingest { guard, mac } = ingest;
+/// An ingest on an interface with this link-layer address. Datagrams come to a group only by a group's frame.
+pub(super) fn ingest(stream: u32, at: SocketAddr, mac: [u8; 6]) -> types::ingest {
     let mut word = [0; 8];
     word[..6].copy_from_slice(&mac);
     types::ingest {
         stream,
-        guard: guard.into(),
-        groups: (guard || at.ip().is_multicast()).into(),
+        groups: at.ip().is_multicast().into(),
         mac: u64::from_ne_bytes(word),
     }
 }
 
-/// A stream's entry, or why its source policy does not fit.
-pub(super) fn stream(stream: &Stream, group: u32, road: Road) -> Result<types::stream, String> {
-    let (policy, prefixes, timeout) = match &stream.source {
-        SourcePolicy::Any => (0, &[][..], 0),
-        SourcePolicy::Allow(prefixes) => (1, prefixes.as_slice(), 0),
-        SourcePolicy::Latch { timeout, .. } => (2, &[][..], nanoseconds(timeout.as_nanos())),
+/// A stream's entry. `copies`: userspace gets one of each datagram.
+pub(super) fn stream(stream: &Stream, group: u32, road: Road, copies: bool) -> types::stream {
+    let (policy, timeout) = match &stream.source {
+        SourcePolicy::Any => (0, 0),
+        SourcePolicy::Allow(_) => (1, 0),
+        SourcePolicy::Latch { timeout, .. } => (2, nanoseconds(timeout.as_nanos())),
     };
     let (stream_interval, stream_depth) = bucket(stream.limits.stream_pps);
     let (source_interval, source_depth) = bucket(stream.limits.source_pps);
-    let shadow = stream.handover.map_or(0, |handover| handover.shadow_port);
     let mut entry = types::stream {
         group,
         road: code(road as u32),
-        copy_port: stream.copy_port.unwrap_or(0).to_be(),
-        shadow_port: shadow.to_be(),
+        copies: copies.into(),
         source_policy: policy,
-        prefixes: u8::try_from(prefixes.len()).unwrap_or(u8::MAX),
         min_ttl: stream.min_ttl,
         stream_interval,
         stream_depth,
@@ -95,19 +85,40 @@ pub(super) fn stream(stream: &Stream, group: u32, road: Road) -> Result<types::s
         latch_timeout: timeout,
         ..Default::default()
     };
+    let SourcePolicy::Allow(prefixes) = &stream.source else {
+        return entry;
+    };
     if prefixes.len() > entry.allowed.len() {
-        return Err(format!(
-            "stream {}: a fast path takes at most {} source prefixes, {} given",
-            stream.name,
-            entry.allowed.len(),
-            prefixes.len()
-        ));
+        entry.prefixes = PREFIXES_IN_TRIE;
+        return entry;
     }
+    entry.prefixes = u8::try_from(prefixes.len()).unwrap_or(u8::MAX);
     for (allowed, prefix) in entry.allowed.iter_mut().zip(prefixes) {
         let (address, mask) = masked(*prefix);
         (allowed.address, allowed.mask) = (in6(address), in6(mask));
     }
-    Ok(entry)
+    entry
+}
+
+/// The keys of a stream's allowed sources in the trie; none where its entry has room for them.
+pub(super) fn source_prefixes(stream: &Stream) -> Vec<types::source_prefix> {
+    let SourcePolicy::Allow(prefixes) = &stream.source else {
+        return Vec::new();
+    };
+    if prefixes.len() <= types::stream::default().allowed.len() {
+        return Vec::new();
+    }
+    let key = |prefix: &Prefix| {
+        let mapped = if prefix.address.is_ipv4() { 96 } else { 0 };
+        types::source_prefix {
+            // Of the stream, the family and the address.
+            length: 64 + u32::from((prefix.length + mapped).min(128)),
+            stream: stream.id.0,
+            family: family(prefix.address).into(),
+            address: in6(masked(*prefix).0),
+        }
+    };
+    prefixes.iter().map(key).collect()
 }
 
 /// A bucket in time: nanoseconds of one packet, and of all it holds when full.
@@ -173,13 +184,8 @@ impl Device {
     }
 }
 
-/// A group, of which `ready` of `members` are sent to, by `devices`; or why these are too many.
-pub(super) fn group(
-    stream: u32,
-    ready: u32,
-    members: u32,
-    devices: &[Device],
-) -> Result<types::group, String> {
+/// A group, of which `ready` of `members` are sent to, by at most [`MAX_GROUP_DEVICES`] `devices`.
+pub(super) fn group(stream: u32, ready: u32, members: u32, devices: &[Device]) -> types::group {
     let smallest = devices.iter().map(Device::frame_max).min();
     let mut entry = types::group {
         stream,
@@ -189,13 +195,6 @@ pub(super) fn group(
         frame_max: smallest.unwrap_or(u32::MAX),
         ..Default::default()
     };
-    if devices.len() > entry.device.len() {
-        return Err(format!(
-            "a stream leaves by {} devices; a fast path takes {}",
-            devices.len(),
-            entry.device.len()
-        ));
-    }
     for (entry, device) in entry.device.iter_mut().zip(devices) {
         *entry = types::device {
             ifindex: device.ifindex,
@@ -206,7 +205,7 @@ pub(super) fn group(
             zero: 0,
         };
     }
-    Ok(entry)
+    entry
 }
 
 /// A member's entry; with a reason, one that only counts refusals.

@@ -51,10 +51,10 @@ impl Exit {
     }
 
     /// Logs what has changed.
-    pub(super) fn tell(&self, ifindex: u32, before: &Self) {
+    pub(super) fn log(&self, ifindex: u32, before: &Self) {
         match &self.slow {
             Some(reason) if before.slow != self.slow => {
-                tracing::warn!(ifindex, reason, "subscribers get nothing");
+                tracing::info!(ifindex, reason, "userspace sends the copies");
             }
             None if before.slow.is_some() => tracing::info!(ifindex, "takes copies again"),
             _ => {}

@@ -4,7 +4,7 @@
 //! Slots keep their devmap. Giving a slot one makes the kernel wait for a grace period, so slots
 //! get theirs ahead of need, and taking effect is a few map writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use libbpf_rs::libbpf_sys::{self, bpf_devmap_val, bpf_devmap_val__bindgen_ty_1 a
 use libbpf_rs::{MapHandle, MapType};
 use netdev::{Netlink, NextHop};
 
-use super::entries::{self, Device, MAX_DEVICES};
+use super::entries::{self, Device, MAX_DEVICES, MAX_GROUP_DEVICES};
 use super::skel::types;
 use crate::counters::DropReason;
 use crate::plan::{MAX_FANOUT, Subscriber};
@@ -30,7 +30,15 @@ pub(super) struct Groups {
     free: Vec<Slot>,
     retired: Vec<Slot>,
     unused: Vec<u32>,
-    devices: BTreeMap<u32, u16>,
+    devices: BTreeMap<u32, DeviceSlot>,
+}
+
+/// An egress device's place among the cursors of broadcasts.
+#[derive(Clone, Copy, Debug)]
+struct DeviceSlot {
+    number: u16,
+    /// Versions of groups that a program may read and that leave by the device.
+    versions: usize,
 }
 
 /// What broadcasts need: the map of devmaps, and the program each copy goes through.
@@ -66,6 +74,8 @@ pub(super) struct Slot {
     devmap: Option<Map<u32, bpf_devmap_val>>,
     /// Keys of the devmap in use.
     filled: usize,
+    /// The devices that its members leave by.
+    devices: Vec<u32>,
 }
 
 impl Groups {
@@ -86,6 +96,24 @@ impl Groups {
         }
     }
 
+    /// Whether one more device may be among those that a stream leaves by; `devices` are the others.
+    pub(super) fn admits(&mut self, ifindex: u32, devices: &BTreeSet<u32>) -> Result<bool, Error> {
+        if devices.contains(&ifindex) {
+            return Ok(true);
+        }
+        if devices.len() >= MAX_GROUP_DEVICES {
+            return Ok(false);
+        }
+        if !self.devices.contains_key(&ifindex) && self.free_device_slot().is_none() {
+            self.reclaim()?;
+        }
+        let others = devices
+            .iter()
+            .filter(|device| !self.devices.contains_key(device));
+        let free = usize::from(MAX_DEVICES) - self.devices.len();
+        Ok(self.devices.contains_key(&ifindex) || free > others.count())
+    }
+
     /// Writes a version with these members, which no program reads before its index is told.
     /// Those with a reason get nothing but a count of it.
     pub(super) fn write(&mut self, stream: u32, members: &[Member<'_>]) -> Result<Slot, Error> {
@@ -93,15 +121,24 @@ impl Groups {
             members.iter().partition(|member| member.egress().is_some());
         ready.sort_by_key(Member::egress);
         let ifindexes: Vec<u32> = ready.iter().filter_map(Member::egress).collect();
-        let devices = self.devices_of(&ifindexes)?;
         let (sent_to, all) = (count(ready.len()), count(members.len()));
-        let group = entries::group(stream, sent_to, all, &devices).map_err(Error::Plan)?;
         let mut slot = self.take(capacity(ready.len()))?;
         let members = [ready.as_slice(), &refused].concat();
-        self.write_members(&slot, &members)?;
-        self.write_devmap(&mut slot, &ifindexes)?;
-        self.groups.set(&slot.index, &group)?;
-        Ok(slot)
+        let written = self
+            .devices_of(&mut slot, &ifindexes)
+            .map(|devices| entries::group(stream, sent_to, all, &devices))
+            .and_then(|group| {
+                self.write_members(&slot, &members)?;
+                self.write_devmap(&mut slot, &ifindexes)?;
+                Ok(self.groups.set(&slot.index, &group)?)
+            });
+        match written {
+            Ok(()) => Ok(slot),
+            Err(error) => {
+                self.retire(slot);
+                Err(error)
+            }
+        }
     }
 
     /// Puts away a version that was replaced.
@@ -168,8 +205,14 @@ impl Groups {
                 }
             }
             slot.filled = 0;
+            for ifindex in mem::take(&mut slot.devices) {
+                if let Some(device) = self.devices.get_mut(&ifindex) {
+                    device.versions = device.versions.saturating_sub(1);
+                }
+            }
             self.free.push(slot);
         }
+        self.devices.retain(|_, device| device.versions > 0);
         Ok(())
     }
 
@@ -180,6 +223,7 @@ impl Groups {
                 capacity,
                 devmap: None,
                 filled: 0,
+                devices: Vec::new(),
             });
         };
         let options = libbpf_sys::bpf_map_create_opts {
@@ -205,6 +249,7 @@ impl Groups {
             capacity,
             devmap: Some(devmap),
             filled: 0,
+            devices: Vec::new(),
         })
     }
 
@@ -233,16 +278,18 @@ impl Groups {
         Ok(())
     }
 
-    /// The runs of equal devices in `ifindexes`.
-    fn devices_of(&mut self, ifindexes: &[u32]) -> Result<Vec<Device>, Error> {
+    /// The runs of equal devices in `ifindexes`, which a slot's version leaves by.
+    fn devices_of(&mut self, slot: &mut Slot, ifindexes: &[u32]) -> Result<Vec<Device>, Error> {
         let mut devices: Vec<Device> = Vec::new();
         let mut first = 0;
         for run in ifindexes.chunk_by(|a, b| a == b) {
             let length = u16::try_from(run.len()).unwrap_or(u16::MAX);
+            let number = self.device_slot(run[0])?;
+            slot.devices.push(run[0]);
             devices.push(Device {
                 ifindex: run[0],
                 mtu: device_mtu(run[0]),
-                slot: self.device_slot(run[0])?,
+                slot: number,
                 first,
                 count: length,
             });
@@ -251,14 +298,29 @@ impl Groups {
         Ok(devices)
     }
 
+    /// The place of a device for one more version that leaves by it.
     fn device_slot(&mut self, ifindex: u32) -> Result<u16, Error> {
-        let next = u16::try_from(self.devices.len()).unwrap_or(u16::MAX);
-        if next >= MAX_DEVICES && !self.devices.contains_key(&ifindex) {
-            return Err(Error::Plan(format!(
-                "more than {MAX_DEVICES} egress devices since the start of this fast path"
-            )));
+        let free = self.free_device_slot();
+        if let Some(device) = self.devices.get_mut(&ifindex) {
+            device.versions += 1;
+            return Ok(device.number);
         }
-        Ok(*self.devices.entry(ifindex).or_insert(next))
+        let number = free.ok_or_else(|| {
+            Error::Plan(format!(
+                "a fast path sends by at most {MAX_DEVICES} devices"
+            ))
+        })?;
+        let device = DeviceSlot {
+            number,
+            versions: 1,
+        };
+        self.devices.insert(ifindex, device);
+        Ok(number)
+    }
+
+    fn free_device_slot(&self) -> Option<u16> {
+        let used: BTreeSet<u16> = self.devices.values().map(|device| device.number).collect();
+        (0..MAX_DEVICES).find(|number| !used.contains(number))
     }
 }
 

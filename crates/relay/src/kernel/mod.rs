@@ -1,11 +1,11 @@
 //! What the kernel's fast paths have in common: the tables that userspace writes and BPF programs
 //! read, their counters, and who relays a stream. Frames are the programs' own affair.
 
-mod copies;
 mod entries;
 mod exit;
 mod groups;
 pub(crate) mod interfaces;
+mod punts;
 mod running;
 pub(crate) mod skel;
 mod tables;
@@ -22,9 +22,9 @@ use sys::caps::Capability;
 
 use crate::plan::Plan;
 
-pub(crate) use copies::{Copies, group_copies_at};
 pub(crate) use exit::Exit;
 pub(crate) use groups::Fanout;
+pub use punts::{Punt, PuntKind, PuntRing};
 pub(crate) use running::InKernel;
 pub(crate) use tables::{Maps, Tables};
 pub(crate) use watch::Watch;
@@ -43,6 +43,9 @@ macro_rules! maps {
             latches: bpf::Map::new(&$skel.maps.latches)?,
             diverts: bpf::Map::new(&$skel.maps.diverts)?,
             done: bpf::Map::new(&$skel.maps.done)?,
+            source_prefixes: bpf::Map::new(&$skel.maps.source_prefixes)?,
+            punts: libbpf_rs::MapHandle::try_from(&$skel.maps.punts)
+                .map_err(|error| datapath::Error::failed("keeping the ring of punts", error))?,
         }
     };
 }
@@ -57,11 +60,17 @@ pub(crate) fn load<'obj, B: SkelBuilder<'obj>>(
     bpf::load(builder, storage, &format!("the {name} program"), |_| Ok(()))
 }
 
-/// Attaches a datapath's program to the interfaces of a resolved plan, and detaches it from others.
-pub(crate) fn attach(attached: &mut Attachments, name: &str, plan: &Plan) -> Result<(), Error> {
-    attached
-        .follow(&interfaces::present(plan)?)
-        .map_err(|error| Error::failed(format!("attaching the {name} datapath"), error))
+/// Attaches a datapath's program to the interfaces of a resolved plan, and detaches it from others. What comes in by an
+/// interface that takes no such program reaches the ingest socket, and userspace relays it: `tables` can say why.
+pub(crate) fn attach(
+    attached: &mut Attachments,
+    tables: &Tables,
+    plan: &Plan,
+) -> Result<(), Error> {
+    let refused = attached.follow_each(&interfaces::present(plan)?);
+    let reason = |(ifindex, error): (u32, netdev::Error)| (ifindex, error.to_string());
+    tables.set_unattached(refused.into_iter().map(reason).collect());
+    Ok(())
 }
 
 /// Waits until no CPU runs a program that saw the tables as they were.

@@ -1,5 +1,6 @@
 //! A fast path that the kernel runs by itself: userspace brings its tables from plan to plan.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -15,7 +16,6 @@ use crate::{Relay, Running};
 /// A running one.
 #[derive(Debug)]
 pub(crate) struct InKernel<B> {
-    name: &'static str,
     /// Dropped before the tables: no frame is sent by tables that are going.
     attached: Attachments,
     tables: Arc<Tables>,
@@ -23,17 +23,14 @@ pub(crate) struct InKernel<B> {
 }
 
 impl<B: Debug + Send + 'static> InKernel<B> {
-    /// Attaches what the plan asks for. `name` is the datapath's, `beside` what the program needs for as
-    /// long as it runs.
+    /// Attaches what the plan asks for. `beside` is what the program needs for as long as it runs.
     pub(crate) fn start(
-        name: &'static str,
         attached: Attachments,
         tables: Arc<Tables>,
         beside: B,
         plan: &Plan,
     ) -> Result<Running, Error> {
         let mut running = Self {
-            name,
             attached,
             tables,
             _beside: beside,
@@ -44,8 +41,8 @@ impl<B: Debug + Send + 'static> InKernel<B> {
 
     fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         let plan = interfaces::resolved(plan)?;
-        self.tables.apply(&plan)?;
-        attach(&mut self.attached, self.name, &plan)
+        self.tables.apply(&plan, BTreeMap::new())?;
+        attach(&mut self.attached, &self.tables, &plan)
     }
 }
 

@@ -7,17 +7,18 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bpf::{Map, PerCpu};
+use bpf::{Map, PerCpu, Plain as _};
 use datapath::Error;
+use libbpf_rs::MapHandle;
 
-use super::entries::{self, Ingest};
+use super::entries::{self, MAX_GROUP_DEVICES};
 use super::exit::Exit;
 use super::groups::{self, Fanout, Groups, Member, Slot};
 use super::interfaces;
 use super::skel::types;
-use crate::counters::{Counters, DropReason, StreamCounters, SubscriberCounters};
+use crate::counters::{Counters, StreamCounters, SubscriberCounters};
 use crate::handover::{FastPath, Road};
-use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, drop_reason};
+use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, SubscriberId, drop_reason};
 
 /// A program's maps that userspace reads or writes; [`maps`](super::maps) takes them from a skeleton.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Maps {
     pub(crate) latches: Map<u32, types::latch>,
     pub(crate) diverts: Map<u32, types::divert>,
     pub(crate) done: Map<u32, u64>,
+    pub(crate) source_prefixes: Map<types::source_prefix, u32>,
+    pub(crate) punts: MapHandle,
 }
 
 /// A fast path's tables. One lock: plans, roads and counters may be asked for by any thread.
@@ -48,8 +51,12 @@ struct State {
     /// Every subscriber that has been counted, with its stream.
     subscribers: BTreeMap<u32, u32>,
     counted: BTreeSet<u32>,
-    /// Every egress device, as last seen.
+    /// Every egress device of a stream, as last seen.
     devices: BTreeMap<u32, Exit>,
+    /// Streams that userspace relays because they could not be written to the tables, and why.
+    refused: BTreeMap<u32, String>,
+    /// Interfaces that the program could not be attached to, and why.
+    unattached: BTreeMap<u32, String>,
 }
 
 /// A stream that the tables hold.
@@ -59,6 +66,8 @@ struct Carried {
     road: Road,
     group: Slot,
     ingests: Ingests,
+    /// Subscribers that userspace sends copies to, and why where they are not on this machine.
+    userspace_only: BTreeMap<SubscriberId, Option<String>>,
     /// Looks in a row that have found the fast path in charge.
     fast_for: u8,
 }
@@ -71,8 +80,15 @@ impl Carried {
     }
 }
 
-/// What the table of ingests holds for a stream, by address and interface.
-type Ingests = BTreeMap<(SocketAddr, u32), Ingest>;
+/// What the table of ingests holds for a stream: link-layer addresses by address and interface.
+type Ingests = BTreeMap<(SocketAddr, u32), [u8; 6]>;
+
+/// Who gets the copies of a stream, and from whom.
+#[derive(Debug, Default)]
+struct Fan<'a> {
+    members: Vec<Member<'a>>,
+    userspace_only: BTreeMap<SubscriberId, Option<String>>,
+}
 
 impl Tables {
     /// `fanout`: where programs broadcast. `look`: what can be done with a device of the calling
@@ -92,12 +108,15 @@ impl Tables {
                 subscribers: BTreeMap::new(),
                 counted: BTreeSet::new(),
                 devices: BTreeMap::new(),
+                refused: BTreeMap::new(),
+                unattached: BTreeMap::new(),
             }),
         })
     }
 
-    /// Carries out a plan: what both plans cover goes on without a gap.
-    pub(crate) fn apply(&self, plan: &Plan) -> Result<(), Error> {
+    /// Carries out a plan: what both plans cover goes on without a gap. Streams are independent: one that cannot be
+    /// written is left to userspace, and [`FastPath::slow_reason`] says why. So are those in `refused`.
+    pub(crate) fn apply(&self, plan: &Plan, refused: BTreeMap<u32, String>) -> Result<(), Error> {
         if let Some(stream) = plan.streams.iter().find(|s| !s.work.is_none()) {
             return Err(Error::Plan(format!(
                 "stream \"{}\" has work or fec for userspace: the fast path does not apply",
@@ -117,13 +136,70 @@ impl Tables {
             self.remove(&mut state, id);
         }
         for stream in &plan.streams {
-            self.change(&mut state, stream, ingests(stream, &macs))?;
+            let changed = match refused.get(&stream.id.0) {
+                None => self.change(&mut state, stream, ingests(stream, &macs)),
+                Some(reason) => Err(Error::Plan(reason.clone())),
+            };
+            if let Err(error) = changed {
+                self.refuse(&mut state, stream, error.to_string());
+            } else if state.refused.remove(&stream.id.0).is_some() {
+                tracing::info!(stream = stream.name, "the fast path takes it");
+            }
         }
-        // After everything has taken effect: this may wait.
+        let used = |state: &State, ifindex: u32| {
+            let subscribers = state
+                .streams
+                .values()
+                .flat_map(|carried| &carried.plan.subscribers);
+            subscribers
+                .filter_map(groups::egress)
+                .any(|egress| egress == ifindex)
+        };
+        let unused: Vec<u32> = state.devices.keys().copied().collect();
+        for ifindex in unused {
+            if !used(&state, ifindex) {
+                state.devices.remove(&ifindex);
+            }
+        }
+        // After everything has taken effect: this may wait. A change that finds no slot makes one.
         for stream in &plan.streams {
-            state.groups.provide(stream.subscribers.len())?;
+            if let Err(error) = state.groups.provide(stream.subscribers.len()) {
+                tracing::debug!(%error, "no slots ahead of need");
+            }
         }
         Ok(())
+    }
+
+    /// Leaves a stream to userspace. Its datagrams reach the ingest socket; what the tables hold of it changes no more.
+    fn refuse(&self, state: &mut State, stream: &Stream, reason: String) {
+        let id = stream.id.0;
+        if let Some(carried) = state.streams.get_mut(&id) {
+            let entry = entries::stream(&carried.plan, carried.group.index, Road::Passing, false);
+            if let Err(error) = self.maps.streams.set(&id, &entry) {
+                tracing::error!(stream = stream.name, %error, "cannot be left to userspace");
+            }
+            carried.road = Road::Passing;
+            carried.userspace_only.clear();
+        }
+        if state.refused.get(&id) != Some(&reason) {
+            tracing::warn!(stream = stream.name, reason, "userspace relays it");
+        }
+        state.refused.insert(id, reason);
+    }
+
+    /// Keeps which interfaces the program is not attached to, and why.
+    pub(crate) fn set_unattached(&self, unattached: BTreeMap<u32, String>) {
+        let mut state = self.state();
+        for (ifindex, reason) in &unattached {
+            if state.unattached.get(ifindex) != Some(reason) {
+                tracing::warn!(
+                    ifindex,
+                    reason,
+                    "userspace relays what comes in by this interface"
+                );
+            }
+        }
+        state.unattached = unattached;
     }
 
     /// Counters of every stream since it entered the plan.
@@ -153,16 +229,26 @@ impl Tables {
         };
         let latch = entries::latch(holder, sys::clock::monotonic_ns());
         self.maps.latches.set(&id, &latch)?;
-        let road = match (&stream.policy, stream.handover) {
+        let road = match (&stream.policy, stream.diverted) {
             (Some(_), _) => Road::Passing,
-            (None, Some(_)) => Road::Diverted,
-            (None, None) => Road::Fast,
+            (None, true) => Road::Diverted,
+            (None, false) => Road::Fast,
         };
         self.start_handover(stream.id)?;
-        let group = self.write_group(state, stream)?;
-        let entry = entries::stream(stream, group.index, road).map_err(Error::Plan)?;
-        self.maps.streams.set(&id, &entry)?;
-        self.write_ingests(id, &ingests, &Ingests::new())?;
+        self.write_sources(None, stream)?;
+        let (group, userspace_only) = self.write_group(state, stream)?;
+        let entry = entries::stream(stream, group.index, road, !userspace_only.is_empty());
+        let written = self
+            .maps
+            .streams
+            .set(&id, &entry)
+            .map_err(Error::from)
+            .and_then(|()| self.write_ingests(id, &ingests, &Ingests::new()));
+        if let Err(error) = written {
+            ingests.keys().for_each(|key| self.remove_ingest(key));
+            state.groups.retire(group);
+            return Err(error);
+        }
         state.streams.insert(
             id,
             Carried {
@@ -170,6 +256,7 @@ impl Tables {
                 road,
                 group,
                 ingests,
+                userspace_only,
                 fast_for: 0,
             },
         );
@@ -180,40 +267,71 @@ impl Tables {
         let Some(old) = state.streams.get(&stream.id.0) else {
             return self.add(state, stream, ingests);
         };
-        let road = match (old.road, stream.handover) {
+        let was_refused = state.refused.contains_key(&stream.id.0);
+        let road = match (old.road, stream.diverted) {
             _ if stream.policy.is_some() => Road::Passing,
-            (Road::Passing, None) if old.plan.policy.is_some() => Road::Fast,
-            (Road::Passing, Some(_)) => {
+            (Road::Passing, false) if old.plan.policy.is_some() || was_refused => Road::Fast,
+            (Road::Passing, true) => {
                 self.start_handover(stream.id)?;
                 Road::Diverted
             }
-            (Road::Diverted, None) => Road::Fast,
+            (Road::Diverted, false) => Road::Fast,
             (road, _) => road,
         };
         let taken = old.road == Road::Passing && road == Road::Diverted;
-        let replace = taken || old.plan.subscribers != stream.subscribers;
+        let replace = taken || was_refused || old.plan.subscribers != stream.subscribers;
+        let sources = old.plan.clone();
         if taken && let Some(carried) = state.streams.get_mut(&stream.id.0) {
             carried.fast_for = 0;
         }
         let replaced = replace
             .then(|| self.write_group(state, stream))
             .transpose()?;
+        self.write_sources(Some(&sources), stream)?;
         let Some(carried) = state.streams.get_mut(&stream.id.0) else {
             return Ok(());
         };
-        let group = replaced.as_ref().unwrap_or(&carried.group);
-        let entry = entries::stream(stream, group.index, road).map_err(Error::Plan)?;
+        let retired = replaced.map(|(group, userspace_only)| {
+            carried.userspace_only = userspace_only;
+            mem::replace(&mut carried.group, group)
+        });
+        let copies = !carried.userspace_only.is_empty();
+        let entry = entries::stream(stream, carried.group.index, road, copies);
         // The kernel stores word by word: programs see the old group or the new one.
-        self.maps.streams.set(&stream.id.0, &entry)?;
+        let written = self.maps.streams.set(&stream.id.0, &entry);
         carried.road = road;
         carried.plan = stream.clone();
         let before = mem::replace(&mut carried.ingests, ingests);
-        self.write_ingests(stream.id.0, &carried.ingests, &before)?;
-        if let Some(group) = replaced {
-            let retired = mem::replace(&mut carried.group, group);
+        let written = written
+            .map_err(Error::from)
+            .and_then(|()| self.write_ingests(stream.id.0, &carried.ingests, &before));
+        self.forget_sources(&sources, stream);
+        if let Some(retired) = retired {
             state.groups.retire(retired);
         }
+        written
+    }
+
+    /// Adds the allowed sources that a stream's entry has no room for.
+    fn write_sources(&self, before: Option<&Stream>, stream: &Stream) -> Result<(), Error> {
+        let known = before.map(entries::source_prefixes).unwrap_or_default();
+        for key in entries::source_prefixes(stream) {
+            if !known.iter().any(|known| known.bytes() == key.bytes()) {
+                self.maps.source_prefixes.set(&key, &1)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Removes those that only the stream as it was allows.
+    fn forget_sources(&self, before: &Stream, stream: &Stream) {
+        let allowed = entries::source_prefixes(stream);
+        for key in entries::source_prefixes(before) {
+            if !allowed.iter().any(|allowed| allowed.bytes() == key.bytes()) {
+                // A key that is not there is as good as removed.
+                let _ = self.maps.source_prefixes.remove(&key);
+            }
+        }
     }
 
     fn remove(&self, state: &mut State, id: u32) {
@@ -221,8 +339,12 @@ impl Tables {
             for key in old.ingests.keys() {
                 self.remove_ingest(key);
             }
+            for key in entries::source_prefixes(&old.plan) {
+                let _ = self.maps.source_prefixes.remove(&key);
+            }
             state.groups.retire(old.group);
         }
+        state.refused.remove(&id);
     }
 
     /// Looks at every egress device again, and changes the groups it has come to or left.
@@ -238,7 +360,7 @@ impl Tables {
         for (ifindex, exit) in found {
             if state.devices.get(&ifindex) != Some(&exit) {
                 let before = state.devices.insert(ifindex, exit.clone());
-                exit.tell(ifindex, &before.unwrap_or_default());
+                exit.log(ifindex, &before.unwrap_or_default());
                 changed.insert(ifindex);
             }
         }
@@ -289,47 +411,73 @@ impl Tables {
     /// The same subscribers in a new version of their group.
     fn rewrite(&self, state: &mut State, id: u32) -> Result<(), Error> {
         let plan = carried(state, StreamId(id))?.plan.clone();
-        let group = self.write_group(state, &plan)?;
+        let (group, userspace_only) = self.write_group(state, &plan)?;
         if let Some(carried) = state.streams.get_mut(&id) {
-            let entry = entries::stream(&plan, group.index, carried.road).map_err(Error::Plan)?;
+            let copies = !userspace_only.is_empty();
+            let entry = entries::stream(&plan, group.index, carried.road, copies);
             self.maps.streams.set(&id, &entry)?;
+            carried.userspace_only = userspace_only;
             let retired = mem::replace(&mut carried.group, group);
             state.groups.retire(retired);
         }
         Ok(())
     }
 
-    fn members<'a>(&self, state: &mut State, stream: &'a Stream) -> Vec<Member<'a>> {
+    /// Whom the program sends to, and whom it leaves to userspace.
+    fn fan<'a>(&self, state: &mut State, stream: &'a Stream) -> Result<Fan<'a>, Error> {
         let carried = state.streams.get(&stream.id.0);
         let settled = carried.is_some_and(Carried::is_settled);
-        let mut members = Vec::new();
+        let mut fan = Fan::default();
+        let mut devices = BTreeSet::new();
         for subscriber in &stream.subscribers {
             let Some(ifindex) = groups::egress(subscriber) else {
-                // One of this machine's own is userspace's to count.
-                let refused = drop_reason(&subscriber.next_hop);
-                members.extend(refused.map(|reason| Member {
-                    subscriber,
-                    refused: Some(reason),
-                    direct: false,
-                }));
+                match drop_reason(&subscriber.next_hop) {
+                    Some(reason) => fan.members.push(Member {
+                        subscriber,
+                        refused: Some(reason),
+                        direct: false,
+                    }),
+                    // One of this machine's own.
+                    None => {
+                        fan.userspace_only.insert(subscriber.id, None);
+                    }
+                }
                 continue;
             };
             let exit = state.devices.entry(ifindex).or_insert_with(|| {
                 let exit = (self.look)(ifindex);
-                exit.tell(ifindex, &Exit::default());
+                exit.log(ifindex, &Exit::default());
                 exit
             });
-            members.push(Member {
+            let direct = settled && exit.is_direct_to(subscriber);
+            let slow = match exit.slow.clone() {
+                None if !state.groups.admits(ifindex, &devices)? => Some(format!(
+                    "a fast path sends a stream by at most {MAX_GROUP_DEVICES} devices, and all streams by at most {}",
+                    entries::MAX_DEVICES
+                )),
+                slow => slow,
+            };
+            if slow.is_some() {
+                fan.userspace_only.insert(subscriber.id, slow);
+                continue;
+            }
+            devices.insert(ifindex);
+            fan.members.push(Member {
                 subscriber,
-                refused: exit.slow.as_ref().map(|_| DropReason::Transmit),
-                direct: settled && exit.is_direct_to(subscriber),
+                refused: None,
+                direct,
             });
         }
-        members
+        Ok(fan)
     }
 
-    fn write_group(&self, state: &mut State, stream: &Stream) -> Result<Slot, Error> {
-        let members = self.members(state, stream);
+    /// Writes a version of a stream's group; returns it, and the subscribers that are userspace's.
+    fn write_group(
+        &self,
+        state: &mut State,
+        stream: &Stream,
+    ) -> Result<(Slot, BTreeMap<SubscriberId, Option<String>>), Error> {
+        let fan = self.fan(state, stream)?;
         let known = state
             .streams
             .get(&stream.id.0)
@@ -343,15 +491,16 @@ impl Tables {
             entering.push((subscriber.id.0, stream.id.0));
         }
         state.subscribers.extend(entering);
-        state.groups.write(stream.id.0, &members)
+        let group = state.groups.write(stream.id.0, &fan.members)?;
+        Ok((group, fan.userspace_only))
     }
 
     /// Writes what is new or another, then removes what is no more.
     fn write_ingests(&self, stream: u32, ingests: &Ingests, before: &Ingests) -> Result<(), Error> {
-        for (key, ingest) in ingests {
-            if before.get(key) != Some(ingest) {
+        for (key, mac) in ingests {
+            if before.get(key) != Some(mac) {
                 let (at, ifindex) = *key;
-                let entry = entries::ingest(stream, at, *ingest);
+                let entry = entries::ingest(stream, at, *mac);
                 let key = entries::ingest_key(at, ifindex);
                 self.maps.ingests.set(&key, &entry)?;
             }
@@ -389,24 +538,24 @@ impl Tables {
 
 fn carried(state: &State, stream: StreamId) -> Result<&Carried, Error> {
     let carried = state.streams.get(&stream.0);
-    carried.ok_or_else(|| Error::Plan(format!("stream slot {} is not in the plan", stream.0)))
+    carried.ok_or_else(|| {
+        let reason = state.refused.get(&stream.0).cloned();
+        Error::Plan(
+            reason.unwrap_or_else(|| format!("stream slot {} is not in the plan", stream.0)),
+        )
+    })
 }
 
-/// The ingest, and the ports that only this machine may send to, on every interface. An interface
-/// whose address is unknown has none that a frame could be sent to.
+/// A stream's addresses on every interface. An interface whose address is unknown has none that a frame could be sent
+/// to.
 fn ingests(stream: &Stream, macs: &BTreeMap<u32, [u8; 6]>) -> Ingests {
-    let shadow = stream.handover.map(|handover| handover.shadow_port);
-    let guarded = || stream.copy_port.into_iter().chain(shadow);
-    let mut ingests = Ingests::new();
-    for at in &stream.ingest {
-        let own = std::iter::once((at.port(), false));
-        for (port, guard) in guarded().map(|port| (port, true)).chain(own) {
-            let at = SocketAddr::new(at.ip(), port);
-            for ifindex in &stream.interfaces {
-                let mac = macs.get(ifindex).copied().unwrap_or_default();
-                ingests.insert((at, *ifindex), Ingest { guard, mac });
-            }
-        }
-    }
-    ingests
+    let of_address = |at: &SocketAddr| {
+        let at = *at;
+        let mac = |ifindex: &u32| macs.get(ifindex).copied().unwrap_or_default();
+        let interfaces = stream.interfaces.iter();
+        interfaces
+            .map(move |ifindex| ((at, *ifindex), mac(ifindex)))
+            .collect::<Vec<_>>()
+    };
+    stream.ingest.iter().flat_map(of_address).collect()
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use netdev::{NextHop, UnresolvedReason};
+use netdev::NextHop;
 use sys::mmsg::{self, Burst, DONT_WAIT, Outgoing, SendBatch};
 
 use super::tally::Tally;
@@ -93,8 +93,8 @@ struct Target {
     /// Why nothing can be sent now.
     unreachable: Option<DropReason>,
     largest_payload: usize,
-    /// The subscriber is on this machine.
-    local: bool,
+    /// A fast path beside this worker cannot send to it.
+    userspace_only: bool,
     tally: Tally,
 }
 
@@ -139,10 +139,11 @@ impl FanOut {
         targets.map(|target| (target.slot, &target.tally))
     }
 
-    /// Sends each train to each subscriber, or to those on this machine only.
-    pub(super) fn send(&mut self, trains: &[Train<'_>], local_only: bool, outlet: &mut Outlet) {
+    /// Sends each train to each subscriber. Of copies, a fast path has sent all but those for subscribers that only
+    /// userspace can send to.
+    pub(super) fn send(&mut self, trains: &[Train<'_>], is_copy: bool, outlet: &mut Outlet) {
         for door in &mut self.doors {
-            door.send(trains, local_only, outlet);
+            door.send(trains, is_copy, outlet);
         }
     }
 }
@@ -167,18 +168,18 @@ impl Outlet {
 }
 
 impl Door {
-    fn send(&mut self, trains: &[Train<'_>], local_only: bool, outlet: &mut Outlet) {
+    fn send(&mut self, trains: &[Train<'_>], is_copy: bool, outlet: &mut Outlet) {
         if outlet.capacity == 1 {
-            self.send_each(trains, local_only);
+            self.send_each(trains, is_copy);
         } else {
-            self.send_bursts(trains, local_only, outlet);
+            self.send_bursts(trains, is_copy, outlet);
         }
     }
 
-    fn send_each(&mut self, trains: &[Train<'_>], local_only: bool) {
+    fn send_each(&mut self, trains: &[Train<'_>], is_copy: bool) {
         for train in trains {
             for target in &mut self.targets {
-                if (target.local || !local_only) && target.accepts(train) {
+                if (target.userspace_only || !is_copy) && target.accepts(train) {
                     let outgoing = target.outgoing(train);
                     match mmsg::send_one(&self.socket, train.payload, &outgoing, DONT_WAIT) {
                         Ok(_) => target.sent(train),
@@ -189,7 +190,7 @@ impl Door {
         }
     }
 
-    fn send_bursts(&mut self, trains: &[Train<'_>], local_only: bool, outlet: &mut Outlet) {
+    fn send_bursts(&mut self, trains: &[Train<'_>], is_copy: bool, outlet: &mut Outlet) {
         let fan = self.targets.len();
         let copies = trains.len() * fan;
         let mut next = 0;
@@ -199,7 +200,7 @@ impl Door {
             while next < copies && outlet.pushed.len() < outlet.capacity {
                 let train = next / fan;
                 let target = &mut self.targets[next % fan];
-                if (target.local || !local_only)
+                if (target.userspace_only || !is_copy)
                     && target.accepts(&trains[train])
                     && burst.push(trains[train].payload, &target.outgoing(&trains[train]))
                 {
@@ -259,7 +260,7 @@ impl Target {
             ttl: subscriber.ttl,
             unreachable: plan::drop_reason(&subscriber.next_hop),
             largest_payload,
-            local: subscriber.next_hop == NextHop::Unresolved(UnresolvedReason::Local),
+            userspace_only: subscriber.userspace_only,
             tally,
         }
     }

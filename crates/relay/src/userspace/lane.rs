@@ -2,65 +2,58 @@
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::ops::Range;
 use std::sync::Arc;
 
 use sys::mmsg::RecvInfo;
 
 use super::fan_out::{FanOut, Outlet, Train};
-use super::intake::Intake;
 use super::labour::{Labour, Parity};
-use super::losses::{Losses, Stack};
+use super::losses::{Losses, Stack, StackDrops};
 use super::policing::Policing;
 use super::runs;
 use super::tally::Tally;
 use crate::counters::{DropReason, StreamCounters, SubscriberCounters, Traffic};
-use crate::handover::Handing;
+use crate::handover::Handover;
 use crate::plan::{self, StreamId};
-
-/// A socket a worker reads for a stream.
-#[derive(Clone, Debug)]
-pub(crate) struct Input {
-    pub(crate) socket: Arc<UdpSocket>,
-    pub(crate) role: Role,
-}
-
-/// What arrives at an input.
-#[derive(Clone, Debug)]
-pub(crate) enum Role {
-    /// The stream itself.
-    Ingest,
-    /// What a fast path diverts during a hand-over; it is told how much of that is done.
-    Shadow(Arc<Handing>),
-    /// Copies of what a fast path forwards, for subscribers on this machine.
-    Copies,
-}
 
 /// What a worker relays of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) stream: plan::Stream,
-    pub(crate) inputs: Vec<Input>,
+    /// The ingest socket is read. Otherwise it keeps what arrives.
+    pub(crate) reads_ingest: bool,
+    /// The hand-over to a fast path that is under way: it is told how much of what the fast path diverts is done.
+    pub(crate) handover: Option<Arc<Handover>>,
 }
 
 impl Work {
     /// The stream from its ingest socket.
     pub(crate) fn ingest(stream: plan::Stream) -> Self {
-        let input = Input {
-            socket: stream.socket.clone(),
-            role: Role::Ingest,
-        };
         Self {
             stream,
-            inputs: vec![input],
+            reads_ingest: true,
+            handover: None,
         }
     }
+}
+
+/// Where datagrams of a stream come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Ingest,
+    /// A fast path diverts them during a hand-over.
+    Diverted,
+    /// A fast path relays them, and hands over copies for subscribers that only userspace can send to.
+    Copies,
 }
 
 #[derive(Debug)]
 pub(super) struct Lane {
     id: StreamId,
-    inputs: Vec<Watched>,
+    socket: Arc<UdpSocket>,
+    reads_ingest: bool,
+    handover: Option<Arc<Handover>>,
+    losses: Losses,
     interfaces: Vec<u32>,
     min_ttl: u8,
     policing: Policing,
@@ -69,15 +62,8 @@ pub(super) struct Lane {
     received: Traffic,
     /// Datagrams offered to the subscribers, and those refused.
     tally: Tally,
-    copies_lost: u64,
     /// Set when the stream leaves this worker, which lets go of it between two batches.
     pub(super) leaving: bool,
-}
-
-#[derive(Debug)]
-struct Watched {
-    input: Input,
-    losses: Losses,
 }
 
 /// The buffers a worker sends with.
@@ -89,11 +75,14 @@ pub(super) struct Workshop {
 }
 
 impl Lane {
-    pub(super) fn new(work: &Work, stack: &Arc<Stack>, now_ns: u64) -> Self {
+    pub(super) fn new(work: &Work, stack: &Stack, now_ns: u64) -> Self {
         let stream = &work.stream;
         Self {
             id: stream.id,
-            inputs: watch(&work.inputs, Vec::new(), stack),
+            socket: stream.socket.clone(),
+            reads_ingest: work.reads_ingest,
+            handover: work.handover.clone(),
+            losses: Losses::watch(&stream.socket, stack),
             interfaces: stream.interfaces.clone(),
             min_ttl: stream.min_ttl,
             policing: Policing::new(&stream.source, stream.limits, now_ns),
@@ -101,16 +90,15 @@ impl Lane {
             fan_out: FanOut::new(stream, |_| Tally::default()),
             received: Traffic::default(),
             tally: Tally::default(),
-            copies_lost: 0,
             leaving: false,
         }
     }
 
     /// Moves to changed work; the counts of what stays go on.
-    pub(super) fn update(&mut self, work: &Work, stack: &Arc<Stack>, now_ns: u64, alone: bool) {
-        self.count_losses(alone);
+    pub(super) fn update(&mut self, work: &Work, now_ns: u64) {
         let stream = &work.stream;
-        self.inputs = watch(&work.inputs, std::mem::take(&mut self.inputs), stack);
+        self.reads_ingest = work.reads_ingest;
+        self.handover.clone_from(&work.handover);
         self.interfaces.clone_from(&stream.interfaces);
         self.min_ttl = stream.min_ttl;
         self.policing.update(&stream.source, stream.limits, now_ns);
@@ -127,10 +115,14 @@ impl Lane {
         self.id
     }
 
-    /// What it reads.
-    pub(super) fn inputs(&self) -> Vec<Input> {
-        let input = |watched: &Watched| watched.input.clone();
-        self.inputs.iter().map(input).collect()
+    /// The ingest socket, where it is read.
+    pub(super) fn ingest(&self) -> Option<&Arc<UdpSocket>> {
+        self.reads_ingest.then_some(&self.socket)
+    }
+
+    /// The hand-over under way.
+    pub(super) fn handover(&self) -> Option<&Arc<Handover>> {
+        self.handover.as_ref()
     }
 
     /// How many received datagrams to relay before others may look at the lane: about a
@@ -140,26 +132,18 @@ impl Lane {
         sending.min(self.labour.stride())
     }
 
-    /// Relays datagrams of the intake that came from the input with this socket.
-    pub(super) fn relay(
+    /// Relays datagrams, in order.
+    pub(super) fn relay<'a>(
         &mut self,
-        socket: &Arc<UdpSocket>,
-        intake: &Intake,
-        range: Range<usize>,
+        origin: Origin,
+        datagrams: impl Iterator<Item = (&'a RecvInfo, &'a [u8])>,
         workshop: &mut Workshop,
         now_ns: u64,
     ) {
-        let Some(at) = self
-            .inputs
-            .iter()
-            .position(|watched| Arc::ptr_eq(&watched.input.socket, socket))
-        else {
-            return;
-        };
-        let copies = matches!(self.inputs[at].input.role, Role::Copies);
+        let copies = origin == Origin::Copies;
         let mut seen = 0;
-        let mut trains = Vec::with_capacity(range.len());
-        for (received, payload) in range.filter_map(|index| intake.get(index)) {
+        let mut trains = Vec::with_capacity(datagrams.size_hint().0);
+        for (received, payload) in datagrams {
             let train = train(received, payload);
             seen += train.packets();
             if copies {
@@ -178,7 +162,20 @@ impl Lane {
             let trains: Vec<_> = parities.iter().map(Parity::train).collect();
             self.send(&trains, copies, workshop);
         }
-        self.publish(at, seen);
+        if origin == Origin::Diverted
+            && let Some(handover) = &self.handover
+        {
+            handover.add_done(seen);
+        }
+    }
+
+    /// Counts diverted datagrams that found no room to wait; the fast path must not wait for them.
+    pub(super) fn lose_diverted(&mut self, lost: Traffic) {
+        self.received.add(lost);
+        self.tally.dropped(DropReason::QueueFull, lost.packets);
+        if let Some(handover) = &self.handover {
+            handover.add_done(lost.packets);
+        }
     }
 
     /// The part of a train that may pass; counts the rest by reason.
@@ -217,67 +214,42 @@ impl Lane {
         self.interfaces.is_empty() || ifindex.is_some_and(|index| self.interfaces.contains(&index))
     }
 
-    fn send(&mut self, trains: &[Train<'_>], local_only: bool, workshop: &mut Workshop) {
+    fn send(&mut self, trains: &[Train<'_>], copies: bool, workshop: &mut Workshop) {
         let Workshop { outlet, staging } = workshop;
         match staging {
             Some(staging) => {
                 let joined = runs::join(trains, self.fan_out.smallest_limit(), staging);
-                self.fan_out.send(&joined, local_only, outlet);
+                self.fan_out.send(&joined, copies, outlet);
             }
             None if trains.iter().any(|train| train.segment.is_some()) => {
                 let single: Vec<_> = trains.iter().copied().flat_map(Train::cut).collect();
-                self.fan_out.send(&single, local_only, outlet);
+                self.fan_out.send(&single, copies, outlet);
             }
-            None => self.fan_out.send(trains, local_only, outlet),
+            None => self.fan_out.send(trains, copies, outlet),
         }
     }
 
-    /// What is before the shadow socket's first datagram is sent.
-    pub(super) fn begin(&self, shadow: &Arc<UdpSocket>) {
-        for watched in &self.inputs {
-            if let Role::Shadow(handing) = &watched.input.role
-                && Arc::ptr_eq(&watched.input.socket, shadow)
-            {
-                handing.begin();
-            }
-        }
+    /// The ingest socket's own count of what it lost.
+    pub(super) fn socket_drops(&self) -> Option<u32> {
+        sys::socket::drops(&self.socket).ok()
     }
 
-    /// Tells the fast path how much of what it diverted is done.
-    fn publish(&mut self, input: usize, seen: u64) {
-        let Role::Shadow(handing) = self.inputs[input].input.role.clone() else {
-            return;
-        };
-        // What the queue lost is done with as well: the fast path must not wait for it.
-        self.count_losses(false);
-        handing.add_done(seen);
+    /// Counts what the stack dropped since the last call: as [`Losses::take`].
+    pub(super) fn count_losses(
+        &mut self,
+        drops: Option<u32>,
+        stack: (StackDrops, StackDrops),
+        alone: bool,
+    ) {
+        let lost = self.losses.take(drops, stack, alone);
+        self.tally
+            .dropped(DropReason::BadChecksum, lost.bad_checksum);
+        self.tally.dropped(DropReason::QueueFull, lost.queue_full);
+        self.received.packets += lost.bad_checksum + lost.queue_full;
     }
 
-    fn count_losses(&mut self, alone: bool) {
-        for watched in &mut self.inputs {
-            let alone = alone && matches!(watched.input.role, Role::Ingest);
-            let lost = watched.losses.take(&watched.input.socket, alone);
-            let sum = lost.bad_checksum + lost.queue_full;
-            if matches!(watched.input.role, Role::Copies) {
-                self.copies_lost += sum;
-                continue;
-            }
-            if sum == 0 {
-                continue;
-            }
-            self.tally
-                .dropped(DropReason::BadChecksum, lost.bad_checksum);
-            self.tally.dropped(DropReason::QueueFull, lost.queue_full);
-            self.received.packets += sum;
-            if let Role::Shadow(handing) = &watched.input.role {
-                handing.add_done(sum);
-            }
-        }
-    }
-
-    /// Everything counted up to now; `alone` when the worker has no other stream.
-    pub(super) fn counters(&mut self, alone: bool) -> StreamCounters {
-        self.count_losses(alone);
+    /// Everything counted up to now.
+    pub(super) fn counters(&self) -> StreamCounters {
         let subscribers = self.fan_out.tallies().map(|(slot, tally)| {
             let counters = SubscriberCounters {
                 delivered: tally.traffic(),
@@ -290,29 +262,11 @@ impl Lane {
             forwarded: self.tally.traffic(),
             passed: Traffic::default(),
             drops: self.tally.drops(),
-            copies_lost: self.copies_lost,
+            copies_lost: 0,
             latched: self.policing.latched(),
             subscribers: subscribers.collect(),
         }
     }
-}
-
-/// Inputs to read; those known already keep their counts.
-fn watch(inputs: &[Input], mut known: Vec<Watched>, stack: &Arc<Stack>) -> Vec<Watched> {
-    let watched = |input: &Input| {
-        let same = |old: &Watched| Arc::ptr_eq(&old.input.socket, &input.socket);
-        match known.iter().position(same) {
-            Some(at) => Watched {
-                input: input.clone(),
-                ..known.swap_remove(at)
-            },
-            None => Watched {
-                input: input.clone(),
-                losses: Losses::watch(&input.socket, stack.clone()),
-            },
-        }
-    };
-    inputs.iter().map(watched).collect()
 }
 
 /// A lone datagram comes with its own size as its segment: only a longer payload is several.

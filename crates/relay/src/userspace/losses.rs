@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::net::UdpSocket;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 /// The namespace's counters of UDP, as of the namespace it was opened in.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ impl Stack {
         })
     }
 
-    fn read(&self) -> StackDrops {
+    pub(super) fn read(&self) -> StackDrops {
         let v4 = text(&self.v4);
         let v6 = self.v6.as_ref().map(text).unwrap_or_default();
         let both = |name: &str| v4_counter(&v4, name) + v6_counter(&v6, &format!("Udp6{name}"));
@@ -35,7 +34,7 @@ impl Stack {
 
 /// What the namespace's sockets lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct StackDrops {
+pub(super) struct StackDrops {
     bad_checksum: u64,
     queue_full: u64,
 }
@@ -45,7 +44,6 @@ struct StackDrops {
 /// ones are verified before the socket is known, and are in the namespace's counter only.
 #[derive(Debug)]
 pub(super) struct Losses {
-    stack: Arc<Stack>,
     socket_drops: u32,
     stack_drops: StackDrops,
 }
@@ -58,21 +56,23 @@ pub(super) struct Lost {
 }
 
 impl Losses {
-    pub(super) fn watch(socket: &UdpSocket, stack: Arc<Stack>) -> Self {
+    pub(super) fn watch(socket: &UdpSocket, stack: &Stack) -> Self {
         Self {
             stack_drops: stack.read(),
             socket_drops: sys::socket::drops(socket).unwrap_or(0),
-            stack,
         }
     }
 
-    /// `alone` says that the namespace's wrong checksums can be taken to be this socket's.
-    pub(super) fn take(&mut self, socket: &UdpSocket, alone: bool) -> Lost {
-        // Read on both sides of the socket's: what that has is in the later, and what the earlier
-        // lacks is in the next difference.
-        let earlier = self.stack.read();
-        let drops = sys::socket::drops(socket).unwrap_or(self.socket_drops);
-        let later = self.stack.read();
+    /// What the socket lost since the last call. `drops` is its own counter; `earlier` and `later` are the namespace's,
+    /// read before and after that: what the socket has is in the later, and what the earlier lacks is in the next
+    /// difference. `alone` says that the namespace's wrong checksums can be taken to be this socket's.
+    pub(super) fn take(
+        &mut self,
+        drops: Option<u32>,
+        (earlier, later): (StackDrops, StackDrops),
+        alone: bool,
+    ) -> Lost {
+        let drops = drops.unwrap_or(self.socket_drops);
         let dropped = u64::from(drops.wrapping_sub(self.socket_drops));
         let lost = split(dropped, self.stack_drops, later, alone);
         self.socket_drops = drops;

@@ -15,7 +15,7 @@ mod worker;
 
 use datapath::{Datapath, Error, Missing, Running};
 
-pub(crate) use lane::{Input, Role, Work};
+pub(crate) use lane::Work;
 pub(crate) use worker::Worker;
 
 use crate::Relay;
@@ -113,7 +113,7 @@ impl Datapath<Relay> for Userspace {
         if self.settings.spin {
             tracing::info!("busy never sleeps: it uses one CPU whatever the load");
         }
-        let worker = Worker::start(self.name, self.settings, &plan.cpus)?;
+        let worker = Worker::start(self.name, self.settings, &plan.cpus, None)?;
         let mut running = Box::new(RunningUserspace {
             name: self.name,
             worker,

@@ -1,7 +1,7 @@
 //! The thread of a userspace datapath: which sockets it reads, how it waits, and how its work is
 //! changed from outside between two batches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use datapath::Error;
+use libbpf_rs::MapHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::EventFd;
 use sys::clock::monotonic_ns;
@@ -18,9 +19,10 @@ use sys::clock::monotonic_ns;
 use super::Settings;
 use super::fan_out::Outlet;
 use super::intake::Intake;
-use super::lane::{Input, Lane, Role, Work, Workshop};
+use super::lane::{Lane, Origin, Work, Workshop};
 use super::losses::Stack;
-use crate::counters::{Counters, StreamCounters};
+use crate::counters::{Counters, DropReason, StreamCounters, Traffic};
+use crate::kernel::{Punt, PuntKind, PuntRing};
 use crate::plan::StreamId;
 
 /// How long a receive call sleeps at most before it looks for changed work. Only a thread with one
@@ -30,6 +32,8 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 const TAKE_UP: Duration = Duration::from_secs(5);
 /// How long a stopping worker goes on with what is queued.
 const DRAIN: Duration = Duration::from_millis(200);
+/// Bytes of diverted datagrams that may wait for one stream until what came before them is sent: 100 ms of 2 Gbit/s.
+const BACKLOG: usize = 32 << 20;
 
 /// A worker thread and the way to it.
 #[derive(Debug)]
@@ -47,12 +51,14 @@ struct Shared {
     generation: AtomicU64,
     taken_up: Condvar,
     wake: EventFd,
-    stack: Arc<Stack>,
+    stack: Stack,
 }
 
 #[derive(Debug, Default)]
 struct Lanes {
     open: Vec<Lane>,
+    /// Diverted datagrams of streams whose hand-over has not begun, by stream slot.
+    waiting: BTreeMap<u32, Backlog>,
     /// Final counts of streams that left.
     left: BTreeMap<u32, StreamCounters>,
     stopping: bool,
@@ -60,9 +66,22 @@ struct Lanes {
     taken_up: u64,
 }
 
+/// Datagrams that wait, oldest first.
+#[derive(Debug, Default)]
+struct Backlog {
+    punts: VecDeque<Punt>,
+    bytes: usize,
+}
+
 impl Worker {
-    /// Starts a thread in the caller's network namespace.
-    pub(crate) fn start(name: &str, settings: Settings, cpus: &[usize]) -> Result<Self, Error> {
+    /// Starts a thread in the caller's network namespace. `punts`: what a fast path beside it hands over, besides what
+    /// arrives in the ingest sockets.
+    pub(crate) fn start(
+        name: &str,
+        settings: Settings,
+        cpus: &[usize],
+        punts: Option<MapHandle>,
+    ) -> Result<Self, Error> {
         let failed = |what: &str, error: io::Error| Error::failed(format!("{name}: {what}"), error);
         let shared = Arc::new(Shared {
             lanes: Mutex::default(),
@@ -70,7 +89,7 @@ impl Worker {
             generation: AtomicU64::new(1),
             taken_up: Condvar::new(),
             wake: EventFd::new().map_err(|error| failed("eventfd", error.into()))?,
-            stack: Arc::new(Stack::open().map_err(|error| failed("/proc/net/snmp", error))?),
+            stack: Stack::open().map_err(|error| failed("/proc/net/snmp", error))?,
         });
         let for_thread = shared.clone();
         let cpu = cpus.first().copied();
@@ -82,7 +101,7 @@ impl Worker {
                 {
                     tracing::warn!(cpu, %error, "runs unpinned");
                 }
-                for_thread.run(settings);
+                for_thread.run(settings, punts.as_ref());
             })
             .map_err(|error| failed("thread", error))?;
         Ok(Self {
@@ -97,11 +116,11 @@ impl Worker {
         let now_ns = monotonic_ns();
         let shared = &self.shared;
         let mut lanes = shared.lock();
-        let mut sockets_change = false;
-        let alone = lanes.open.len() == 1;
+        lanes.count_losses(&shared.stack);
+        let mut inputs_change = false;
         for lane in &mut lanes.open {
             lane.leaving = !work.iter().any(|work| work.stream.id == lane.id());
-            sockets_change |= lane.leaving;
+            inputs_change |= lane.leaving;
         }
         for work in work {
             match lanes
@@ -110,18 +129,18 @@ impl Worker {
                 .find(|lane| lane.id() == work.stream.id)
             {
                 Some(lane) => {
-                    let before = lane.inputs();
-                    lane.update(work, &shared.stack, now_ns, alone);
-                    sockets_change |= !same(&before, &lane.inputs());
+                    let before = inputs(lane);
+                    lane.update(work, now_ns);
+                    inputs_change |= before != inputs(lane);
                 }
                 None => {
                     lanes.left.remove(&work.stream.id.0);
                     lanes.open.push(Lane::new(work, &shared.stack, now_ns));
-                    sockets_change = true;
+                    inputs_change = true;
                 }
             }
         }
-        if !sockets_change {
+        if !inputs_change {
             return Ok(());
         }
         shared.announce();
@@ -144,10 +163,17 @@ impl Worker {
 
     pub(crate) fn counters(&self) -> Counters {
         let mut lanes = self.shared.lock();
+        lanes.count_losses(&self.shared.stack);
         let mut streams = lanes.left.clone();
-        let alone = lanes.open.len() == 1;
-        for lane in &mut lanes.open {
-            streams.insert(lane.id().0, lane.counters(alone));
+        for lane in &lanes.open {
+            let counters = lane.counters();
+            // Copies that came before the lane was there are counted beside it.
+            let lost = streams.get(&lane.id().0).map_or(0, |left| left.copies_lost);
+            let counters = StreamCounters {
+                copies_lost: counters.copies_lost + lost,
+                ..counters
+            };
+            streams.insert(lane.id().0, counters);
         }
         Counters { streams }
     }
@@ -202,7 +228,14 @@ impl Shared {
         let _woken = self.wake.write(1);
     }
 
-    fn run(&self, settings: Settings) {
+    fn run(&self, settings: Settings, punts: Option<&MapHandle>) {
+        let mut punts = punts.and_then(|map| match PuntRing::new(map) {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                tracing::error!(%error, "subscribers that only userspace can send to get nothing");
+                None
+            }
+        });
         let mut intake = Intake::new(settings.receive);
         let mut workshop = Workshop {
             outlet: Outlet::new(settings.send),
@@ -214,11 +247,15 @@ impl Shared {
             let generation = self.generation.load(Ordering::SeqCst);
             if generation != known {
                 known = generation;
+                // What a fast path handed over before the change belongs to the lanes as they were.
+                if let Some(punts) = &mut punts {
+                    self.empty_ring(punts, &mut workshop);
+                }
                 let mut lanes = self.lock_last();
                 if lanes.stopping {
                     break;
                 }
-                lanes.let_go();
+                lanes.let_go(&self.stack);
                 lanes.taken_up = known;
                 sockets = lanes.readings();
                 self.taken_up.notify_all();
@@ -226,9 +263,15 @@ impl Shared {
                 prepare(&sockets, settings);
                 self.begin(&sockets, &mut intake, &mut workshop);
             }
-            self.turn(&sockets, settings, &mut intake, &mut workshop);
+            self.turn(
+                &sockets,
+                settings,
+                punts.as_mut(),
+                &mut intake,
+                &mut workshop,
+            );
         }
-        self.drain(&sockets, &mut intake, &mut workshop);
+        self.drain(&sockets, punts.as_mut(), &mut intake, &mut workshop);
     }
 
     /// Waits for datagrams and relays them.
@@ -236,11 +279,13 @@ impl Shared {
         &self,
         sockets: &[Reading],
         settings: Settings,
+        punts: Option<&mut PuntRing<'_>>,
         intake: &mut Intake,
         workshop: &mut Workshop,
     ) {
         match sockets {
-            [] => self.poll(sockets, intake, workshop),
+            _ if punts.is_some() => self.poll(sockets, punts, intake, workshop),
+            [] => self.poll(sockets, None, intake, workshop),
             _ if settings.spin => {
                 for reading in sockets {
                     let result = intake.poll(&reading.socket);
@@ -251,58 +296,85 @@ impl Shared {
                 let result = intake.wait(&only.socket);
                 self.relay(only, count(&result), intake, workshop);
             }
-            _ => self.poll(sockets, intake, workshop),
+            _ => self.poll(sockets, None, intake, workshop),
         }
     }
 
-    fn poll(&self, sockets: &[Reading], intake: &mut Intake, workshop: &mut Workshop) {
+    fn poll(
+        &self,
+        sockets: &[Reading],
+        punts: Option<&mut PuntRing<'_>>,
+        intake: &mut Intake,
+        workshop: &mut Workshop,
+    ) {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut polled: Vec<_> = sockets
             .iter()
             .map(|reading| readable(reading.socket.as_fd()))
             .collect();
         polled.push(readable(self.wake.as_fd()));
+        polled.extend(punts.as_ref().map(|punts| readable(punts.as_fd())));
         // An interrupted poll leaves nothing marked, and is repeated.
         let _ready = nix::poll::poll(&mut polled, PollTimeout::NONE);
-        let marked = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
-        if polled.last().is_some_and(marked) {
+        let marked: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        let (from_sockets, beside) = marked.split_at(sockets.len());
+        if beside.first() == Some(&true) {
             let _count = self.wake.read();
         }
-        for (reading, fd) in sockets.iter().zip(&polled) {
-            if marked(fd) && self.empty_first(reading, intake, workshop) {
-                let result = intake.poll(&reading.socket);
-                self.relay(reading, count(&result), intake, workshop);
-            }
+        for (reading, _) in sockets
+            .iter()
+            .zip(from_sockets)
+            .filter(|(_, marked)| **marked)
+        {
+            let result = intake.poll(&reading.socket);
+            self.relay(reading, count(&result), intake, workshop);
+        }
+        if let Some(punts) = punts
+            && beside.get(1) == Some(&true)
+            && self.empty_before_punts(sockets, intake, workshop)
+        {
+            self.relay_punts(punts, workshop);
         }
     }
 
     /// Begins the hand-overs: each once its ingest socket is empty, even if nothing is diverted.
     fn begin(&self, sockets: &[Reading], intake: &mut Intake, workshop: &mut Workshop) {
-        for reading in sockets.iter().filter(|reading| reading.first.is_some()) {
-            if !self.empty_first(reading, intake, workshop) {
+        for reading in sockets.iter().filter(|reading| reading.before_punts) {
+            if !self.empty(reading, intake, workshop) {
                 return;
             }
-            let lanes = self.lock_last();
-            let lane = lanes.open.iter().find(|lane| lane.id() == reading.stream);
-            if let Some(lane) = lane {
-                lane.begin(&reading.socket);
-            }
+        }
+        let mut lanes = self.lock_last();
+        let Lanes { open, waiting, .. } = &mut *lanes;
+        for lane in open {
+            let Some(handover) = lane.handover().filter(|_| lane.ingest().is_some()).cloned()
+            else {
+                continue;
+            };
+            let punts = waiting.remove(&lane.id().0).unwrap_or_default().punts;
+            let datagrams = punts.iter().map(|punt| (&punt.info, &*punt.payload));
+            lane.relay(Origin::Diverted, datagrams, workshop, monotonic_ns());
+            handover.begin();
         }
     }
 
-    /// Relays what comes before a socket's own datagrams, unless other work comes up meanwhile.
-    fn empty_first(&self, reading: &Reading, intake: &mut Intake, workshop: &mut Workshop) -> bool {
-        let Some(first) = &reading.first else {
-            return true;
-        };
-        let first = Reading {
-            stream: reading.stream,
-            socket: first.clone(),
-            first: None,
-        };
+    /// Relays what the ingest sockets of hand-overs hold, which came before what is diverted; false where other work
+    /// comes up meanwhile.
+    fn empty_before_punts(
+        &self,
+        sockets: &[Reading],
+        intake: &mut Intake,
+        workshop: &mut Workshop,
+    ) -> bool {
+        let mut before = sockets.iter().filter(|reading| reading.before_punts);
+        before.all(|reading| self.empty(reading, intake, workshop))
+    }
+
+    /// Relays all that a socket holds, unless other work comes up meanwhile.
+    fn empty(&self, reading: &Reading, intake: &mut Intake, workshop: &mut Workshop) -> bool {
         let generation = self.generation.load(Ordering::SeqCst);
-        while let Ok(count) = intake.poll(&first.socket) {
-            self.relay(&first, count, intake, workshop);
+        while let Ok(count) = intake.poll(&reading.socket) {
+            self.relay(reading, count, intake, workshop);
             if self.generation.load(Ordering::SeqCst) != generation {
                 return false;
             }
@@ -315,21 +387,56 @@ impl Shared {
         let mut next = 0;
         while next < count {
             let mut lanes = self.lock_last();
-            let Some(lane) = lanes
-                .open
-                .iter_mut()
-                .find(|lane| lane.id() == reading.stream)
-            else {
+            let Some(lane) = lanes.of(reading.stream) else {
                 return;
             };
             let end = count.min(next + lane.stride());
-            lane.relay(&reading.socket, intake, next..end, workshop, now_ns);
+            let datagrams = (next..end).filter_map(|index| intake.get(index));
+            lane.relay(Origin::Ingest, datagrams, workshop, now_ns);
             next = end;
         }
     }
 
-    fn drain(&self, sockets: &[Reading], intake: &mut Intake, workshop: &mut Workshop) {
+    /// Relays a batch of what the ring holds: copies at once, diverted datagrams where their hand-over has begun.
+    /// Whether there was any.
+    fn relay_punts(&self, ring: &mut PuntRing<'_>, workshop: &mut Workshop) -> bool {
+        let punts = ring.take();
+        let now_ns = monotonic_ns();
+        for run in punts.chunk_by(|a, b| (a.stream, a.kind) == (b.stream, b.kind)) {
+            let mut rest = run;
+            while let Some(first) = rest.first() {
+                let mut lanes = self.lock_last();
+                let stride = lanes
+                    .of(first.stream)
+                    .map_or(rest.len(), |lane| lane.stride());
+                let (now, later) = rest.split_at(stride.min(rest.len()));
+                lanes.relay_punts(now, workshop, now_ns);
+                rest = later;
+            }
+        }
+        !punts.is_empty()
+    }
+
+    /// Relays what the ring holds now.
+    fn empty_ring(&self, ring: &mut PuntRing<'_>, workshop: &mut Workshop) {
+        for _ in 0..PuntRing::BATCHES {
+            if !self.relay_punts(ring, workshop) {
+                return;
+            }
+        }
+    }
+
+    fn drain(
+        &self,
+        sockets: &[Reading],
+        punts: Option<&mut PuntRing<'_>>,
+        intake: &mut Intake,
+        workshop: &mut Workshop,
+    ) {
         let deadline = Instant::now() + DRAIN;
+        if let Some(punts) = punts {
+            self.empty_ring(punts, workshop);
+        }
         for reading in sockets {
             while Instant::now() < deadline {
                 match intake.poll(&reading.socket) {
@@ -342,32 +449,97 @@ impl Shared {
 }
 
 impl Lanes {
-    fn let_go(&mut self) {
-        let alone = self.open.len() == 1;
+    fn of(&mut self, stream: StreamId) -> Option<&mut Lane> {
+        self.open.iter_mut().find(|lane| lane.id() == stream)
+    }
+
+    fn let_go(&mut self, stack: &Stack) {
+        self.count_losses(stack);
         let (leaving, staying) = self.open.drain(..).partition(|lane| lane.leaving);
         self.open = staying;
         let leaving: Vec<Lane> = leaving;
         for mut lane in leaving {
-            self.left.insert(lane.id().0, lane.counters(alone));
+            if let Some(backlog) = self.waiting.remove(&lane.id().0) {
+                for punt in backlog.punts {
+                    lane.lose_diverted(traffic(&punt));
+                }
+            }
+            self.left.insert(lane.id().0, lane.counters());
+        }
+    }
+
+    /// Counts what the stack dropped at each lane's ingest socket since the last call.
+    fn count_losses(&mut self, stack: &Stack) {
+        let alone = self.open.len() == 1;
+        let earlier = stack.read();
+        let drops: Vec<_> = self.open.iter().map(Lane::socket_drops).collect();
+        let later = stack.read();
+        for (lane, drops) in self.open.iter_mut().zip(drops) {
+            lane.count_losses(drops, (earlier, later), alone);
         }
     }
 
     fn readings(&self) -> Vec<Reading> {
         let of_lane = |lane: &Lane| {
-            let (stream, inputs) = (lane.id(), lane.inputs());
-            let ingest = inputs
-                .iter()
-                .find(|input| matches!(input.role, Role::Ingest));
-            let ingest = ingest.map(|input| input.socket.clone());
-            inputs.into_iter().map(move |input| Reading {
-                stream,
-                first: ingest
-                    .clone()
-                    .filter(|_| matches!(input.role, Role::Shadow(_))),
-                socket: input.socket,
+            lane.ingest().map(|socket| Reading {
+                stream: lane.id(),
+                socket: socket.clone(),
+                before_punts: lane.handover().is_some(),
             })
         };
-        self.open.iter().flat_map(of_lane).collect()
+        self.open.iter().filter_map(of_lane).collect()
+    }
+
+    /// Relays datagrams of one stream and kind that a fast path handed over.
+    fn relay_punts(&mut self, punts: &[Punt], workshop: &mut Workshop, now_ns: u64) {
+        let Some(Punt { stream, kind, .. }) = punts.first() else {
+            return;
+        };
+        let datagrams = punts.iter().map(|punt| (&punt.info, &*punt.payload));
+        let waits = self.waiting.contains_key(&stream.0);
+        let Self {
+            open,
+            left,
+            waiting,
+            ..
+        } = self;
+        let lane = open.iter_mut().find(|lane| lane.id() == *stream);
+        match (kind, lane) {
+            (PuntKind::Copy, Some(lane)) => lane.relay(Origin::Copies, datagrams, workshop, now_ns),
+            (PuntKind::Copy, None) => {
+                left.entry(stream.0).or_default().copies_lost += punts.len() as u64;
+            }
+            (PuntKind::Diverted, Some(lane))
+                if !waits && lane.handover().is_some_and(|handover| handover.has_begun()) =>
+            {
+                lane.relay(Origin::Diverted, datagrams, workshop, now_ns);
+            }
+            (PuntKind::Diverted, mut lane) => {
+                let backlog = waiting.entry(stream.0).or_default();
+                for punt in punts {
+                    let full = backlog.bytes + punt.payload.len() > BACKLOG;
+                    match &mut lane {
+                        Some(lane) if full => lane.lose_diverted(traffic(punt)),
+                        _ if full => {
+                            let left = left.entry(stream.0).or_default();
+                            left.received.add(traffic(punt));
+                            left.drops.add(DropReason::QueueFull, 1);
+                        }
+                        _ => {
+                            backlog.bytes += punt.payload.len();
+                            backlog.punts.push_back(punt.clone());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn traffic(punt: &Punt) -> Traffic {
+    Traffic {
+        packets: 1,
+        bytes: punt.payload.len() as u64,
     }
 }
 
@@ -382,13 +554,13 @@ fn count(received: &io::Result<usize>) -> usize {
 struct Reading {
     stream: StreamId,
     socket: Arc<UdpSocket>,
-    /// A socket that is emptied before this one is read: what it holds came earlier.
-    first: Option<Arc<UdpSocket>>,
+    /// It is emptied before diverted datagrams are relayed: what it holds came earlier.
+    before_punts: bool,
 }
 
-fn same(ours: &[Input], theirs: &[Input]) -> bool {
-    let pairs = || ours.iter().zip(theirs);
-    ours.len() == theirs.len() && pairs().all(|(a, b)| Arc::ptr_eq(&a.socket, &b.socket))
+/// What a lane reads, compared between two sets of work.
+fn inputs(lane: &Lane) -> (bool, bool) {
+    (lane.ingest().is_some(), lane.handover().is_some())
 }
 
 /// Sets the sockets' own state for this way of reading; a socket that refuses is read all the same.

@@ -1,11 +1,9 @@
 //! A fast path relays the frames that are for its device, and leaves to the network stack what a
 //! promiscuous or bridged device sees besides.
 
-use relay::plan::Handover;
-
 use crate::common::frame::Frame;
 use crate::common::plan_rig::{
-    DATAPATHS, INGEST, Rig, SENDER, SENDER6, assert_identities, everywhere, mac, plan, stream,
+    DATAPATHS, Rig, SENDER, SENDER6, assert_identities, everywhere, mac, plan, stream,
 };
 use crate::common::space::hear;
 
@@ -65,24 +63,4 @@ fn a_groups_datagrams_are_relayed_from_a_groups_frames() {
         }
     }
     assert_eq!(capture.rest(), []);
-}
-
-#[test]
-fn a_guarded_port_is_guarded_from_frames_to_everyone() {
-    if !sys::require::root() {
-        return;
-    }
-    let rig = Rig::new();
-    for datapath in DATAPATHS {
-        let mut relayed = rig.stream(1, INGEST);
-        relayed.handover = Some(Handover { shadow_port: 6001 });
-        let shadow = rig.relay.listen("10.1.0.2:6001");
-        let running = rig.start(datapath, &plan(&relayed));
-        for device in [mac(2), EVERYONE] {
-            rig.send_to(device, &Frame::new(SENDER, "10.1.0.2:6001", 70));
-        }
-        rig.send(&Frame::new(SENDER, INGEST, 71));
-        assert_eq!(hear(&shadow).0, 71, "{}", datapath.name());
-        drop(running);
-    }
 }

@@ -9,15 +9,16 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use netdev::{NextHop, UnresolvedReason};
+use relay::PuntKind;
 use relay::counters::DropReason;
 use relay::handover::Road;
-use relay::plan::{Handover, Limits, Prefix, SourcePolicy, Stream};
+use relay::plan::{Limits, Prefix, SourcePolicy, Stream};
 use relay::tc::Tc;
 
 use crate::common::frame::{Checksum, Frame};
 use crate::common::plan_rig::{
     DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, await_handled, dropped,
-    everywhere, plan, stream,
+    everywhere, plan, punt, stream,
 };
 use crate::common::space::{PATIENCE, hear};
 
@@ -116,13 +117,17 @@ fn a_right_checksum_that_looks_unfinished_comes_out_right() {
     let capture = rig.capture();
     for (datapath, sender, ingest) in everywhere() {
         let mut relayed = both_families(&rig, ingest, 1);
-        relayed.handover = Some(Handover { shadow_port: 6001 });
-        let shadow = rig.relay.listen(ingest.replace("5000", "6001"));
+        relayed.diverted = true;
         let running = rig.start(datapath, &plan(&relayed));
         let frames = [2, 3, 60, 1201].map(|size| Frame::new(sender, ingest, size).ambiguous());
         for frame in &frames {
             rig.send(frame);
-            assert_eq!(hear(&shadow).0, frame.payload.len(), "{}", datapath.name());
+            assert_eq!(
+                punt(&running).payload.len(),
+                frame.payload.len(),
+                "{}",
+                datapath.name()
+            );
         }
         let road = running.fast_path().unwrap();
         road.publish_done(relayed.id, 4).unwrap();
@@ -362,19 +367,25 @@ fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
     let capture = rig.capture();
     for datapath in DATAPATHS {
         let mut relayed = both_families(&rig, INGEST, 1);
-        relayed.handover = Some(Handover { shadow_port: 6001 });
-        let shadow = rig.relay.listen("10.1.0.2:6001");
+        relayed.diverted = true;
         let running = rig.start(datapath, &plan(&relayed));
         let road = running.fast_path().unwrap();
         let send = |size| rig.send(&Frame::new(SENDER, INGEST, size));
         for size in [11, 12] {
             send(size);
-            assert_eq!(hear(&shadow), (size, SENDER.into()), "{}", datapath.name());
+            let punt = punt(&running);
+            assert_eq!(punt.kind, PuntKind::Diverted);
+            assert_eq!(punt.info.source, Some(SENDER.parse().unwrap()));
+            assert_eq!(punt.payload.len(), size, "{}", datapath.name());
         }
         assert_eq!(road.diverted(relayed.id).unwrap(), 2);
         road.publish_done(relayed.id, 1).unwrap();
         send(13);
-        assert_eq!(hear(&shadow).0, 13, "one was not yet done with");
+        assert_eq!(
+            punt(&running).payload.len(),
+            13,
+            "one was not yet done with"
+        );
         assert_eq!(road.road(relayed.id).unwrap(), Road::Diverted);
         assert_eq!(capture.rest(), []);
         road.publish_done(relayed.id, 3).unwrap();
@@ -405,18 +416,20 @@ fn a_copy_reaches_userspace_with_the_senders_address() {
     let rig = Rig::new();
     let capture = rig.capture();
     for datapath in DATAPATHS {
-        for (sender, ingest, copy_at) in [
-            (SENDER, INGEST, "10.1.0.2:6002"),
-            (SENDER6, INGEST6, "[fd01::2]:6002"),
-        ] {
+        for (sender, ingest) in [(SENDER, INGEST), (SENDER6, INGEST6)] {
             let mut relayed = both_families(&rig, ingest, 2);
-            relayed.copy_port = Some(6002);
-            let copies = rig.relay.listen(copy_at);
+            let mut local = rig.subscriber(9, true);
+            local.next_hop = NextHop::Unresolved(UnresolvedReason::Local);
+            relayed.subscribers.push(local);
             let running = rig.start(datapath, &plan(&relayed));
-            rig.send(&Frame::new(sender, copy_at, 99));
+            let only = running.fast_path().unwrap().userspace_only(relayed.id);
+            assert_eq!(only.len(), 1, "{}", datapath.name());
             for size in [20, 600, 1400] {
                 rig.send(&Frame::new(sender, ingest, size));
-                assert_eq!(hear(&copies), (size, sender.into()), "{}", datapath.name());
+                let punt = punt(&running);
+                assert_eq!(punt.kind, PuntKind::Copy);
+                assert_eq!(punt.info.source, Some(sender.parse().unwrap()));
+                assert_eq!(punt.payload.len(), size, "{}", datapath.name());
                 assert!(
                     capture
                         .take(4)
@@ -424,7 +437,9 @@ fn a_copy_reaches_userspace_with_the_senders_address() {
                         .all(|arrived| arrived.payload.len() == size)
                 );
             }
-            assert_identities(stream(&running.stop()));
+            let counters = running.stop();
+            assert_eq!(stream(&counters).copies_lost, 0);
+            assert_eq!(stream(&counters).forwarded.packets, 3);
         }
     }
     assert_eq!(capture.rest(), []);

@@ -1,6 +1,5 @@
 //! A fast path under the kernel's rules: what the kernel would let through comes through, and nothing else.
 
-use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -77,24 +76,6 @@ const POLICIES: &[(&str, Outcome)] = &[
     ),
 ];
 
-fn load(rig: &Rig, rules: &str) {
-    let script = format!("flush ruleset\n{rules}\n");
-    let status = rig.relay.run(|| {
-        let mut nft = Command::new("nft")
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        nft.stdin
-            .take()
-            .unwrap()
-            .write_all(script.as_bytes())
-            .unwrap();
-        nft.wait().unwrap()
-    });
-    assert!(status.success(), "{rules}");
-}
-
 /// How the relay says that it forwards.
 fn outcome(core: &Core) -> Outcome {
     let explanation = core.explain(None).unwrap().remove(0);
@@ -113,7 +94,7 @@ fn fast_paths_keep_the_rules_of_the_kernel() {
     }
     for (rules, expected) in POLICIES {
         let rig = Rig::new(None);
-        load(&rig, rules);
+        rig.load_rules(rules);
         for datapath in DATAPATHS {
             let core = rig.serve(vec![stream(
                 datapath,
@@ -157,7 +138,7 @@ fn changed_rules_hold_while_the_relay_runs() {
             (POLICIES[7].0, Kernel),
             ("", Fast),
         ] {
-            load(&rig, rules);
+            rig.load_rules(rules);
             let deadline = Instant::now() + PATIENCE;
             while outcome(&core) != expected {
                 assert!(Instant::now() < deadline, "{datapath}: {rules}");
@@ -182,7 +163,7 @@ fn bypassed_rules_are_skipped_and_named() {
     }
     for datapath in DATAPATHS {
         let rig = Rig::new(None);
-        load(&rig, POLICIES[2].0);
+        rig.load_rules(POLICIES[2].0);
         let mut spec = stream(datapath, INGEST, vec![subscriber("s", SUBSCRIBER)]);
         spec.bypass = vec![Stage::NftInput];
         let core = rig.serve(vec![spec]);

@@ -210,16 +210,59 @@ fn members_come_and_go_without_foreign_or_missing_packets() {
 #[test]
 fn a_stream_moves_between_datapaths_under_load() {
     if sys::require::root() {
-        moves_under_load(&["mmsg", "gso", "busy", "recv"]);
+        moves_under_load("", &["mmsg", "gso", "busy", "recv"]);
     }
 }
 
 #[test]
 fn a_stream_moves_to_fast_paths_and_back_under_load() {
     if sys::require::root() {
-        moves_under_load(&[
+        let datapaths = [
             "xdp", "mmsg", "tc", "af-xdp", "recv", "af-xdp", "xdp", "af-xdp", "gso",
-        ]);
+        ];
+        moves_under_load("", &datapaths);
+    }
+}
+
+/// What is diverted during a hand-over reaches userspace where only the stream's own port is open.
+#[test]
+fn a_stream_moves_behind_a_firewall_that_accepts_its_port_alone() {
+    if sys::require::root() {
+        let rules = "table inet f { chain input { type filter hook input priority 0; policy drop; \
+                     udp dport 5004 accept; }; }";
+        moves_under_load(rules, &["xdp", "tc", "recv", "af-xdp", "mmsg"]);
+    }
+}
+
+/// A subscriber on the relay's own machine needs no port but its own, either.
+#[test]
+fn a_subscriber_of_this_machine_hears_behind_a_firewall() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new(None);
+    rig.load_rules(
+        "table inet f { chain input { type filter hook input priority 0; policy drop; \
+         udp dport { 5004, 6100 } accept; }; }",
+    );
+    let local = rig.relay.run(|| UdpSocket::bind("10.91.1.1:6100").unwrap());
+    local.set_read_timeout(Some(PATIENCE)).unwrap();
+    for datapath in ["recv", "tc", "xdp", "af-xdp"] {
+        let subscribers = vec![
+            subscriber("far", "10.91.1.2:6000"),
+            subscriber("local", "10.91.1.1:6100"),
+        ];
+        let core = rig.serve(vec![stream(datapath, INGEST, subscribers)]);
+        let capture = rig.capture();
+        rig.inject(&datagram(SENDER, INGEST, vec![7; 100]).frame());
+        assert_eq!(hear(&local).0, 100, "{datapath}");
+        assert_eq!(capture.take(1).len(), 1, "{datapath}");
+        core.remove_subscriber("s", "local").unwrap();
+        rig.inject(&datagram(SENDER, INGEST, vec![7; 100]).frame());
+        assert_eq!(capture.take(1).len(), 1, "{datapath}");
+        let view = core.stop().remove(0);
+        assert_eq!(view.copies_lost, 0, "{datapath}");
+        assert_eq!(view.received.packets, 2, "{datapath}");
     }
 }
 
@@ -244,8 +287,9 @@ fn send_numbers(rig: &Rig, capture: &Capture, done: &AtomicBool) -> (u32, Vec<De
 }
 
 /// Nothing is lost, doubled or overtaken while a stream goes from datapath to datapath.
-fn moves_under_load(datapaths: &[&str]) {
+fn moves_under_load(rules: &str, datapaths: &[&str]) {
     let rig = Rig::new(None);
+    rig.load_rules(rules);
     let core = rig.serve(vec![stream("recv", INGEST, fan(2, false))]);
     let capture = rig.capture();
     let done = AtomicBool::new(false);

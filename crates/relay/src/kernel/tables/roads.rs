@@ -1,8 +1,10 @@
 //! Who relays a stream now, switched by its tables, and which way its copies go.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use datapath::Error;
+use libbpf_rs::MapHandle;
 
 use super::super::skel::types;
 use super::super::{entries, grace, groups};
@@ -42,8 +44,7 @@ impl FastPath for Tables {
         let mut state = self.state();
         let group = carried(&state, stream)?.group.index;
         if let Some(carried) = state.streams.get_mut(&stream.0) {
-            let entry =
-                entries::stream(&carried.plan, group, Road::Passing).map_err(Error::Plan)?;
+            let entry = entries::stream(&carried.plan, group, Road::Passing, false);
             self.maps.streams.set(&stream.0, &entry)?;
             carried.road = Road::Passing;
         }
@@ -58,6 +59,20 @@ impl FastPath for Tables {
         Ok(self.maps.done.set(&stream.0, &datagrams)?)
     }
 
+    fn punts(&self) -> Result<MapHandle, Error> {
+        MapHandle::try_from(&self.maps.punts)
+            .map_err(|error| Error::failed("keeping the ring of punts", error))
+    }
+
+    fn userspace_only(&self, stream: StreamId) -> BTreeSet<SubscriberId> {
+        let state = self.state();
+        let carried = state.streams.get(&stream.0);
+        let carried = carried.filter(|carried| carried.road != Road::Passing);
+        carried.map_or_else(BTreeSet::new, |carried| {
+            carried.userspace_only.keys().copied().collect()
+        })
+    }
+
     fn latched(&self, stream: StreamId) -> Option<SocketAddr> {
         let latch = self.maps.latches.get(&stream.0);
         entries::latch_holder(&latch.ok()??)
@@ -65,17 +80,27 @@ impl FastPath for Tables {
 
     fn slow_reason(&self, stream: StreamId, subscriber: SubscriberId) -> Option<String> {
         let state = self.state();
-        let plan = &carried(&state, stream).ok()?.plan;
-        if let Some(policy) = &plan.policy {
+        if let Some(reason) = state.refused.get(&stream.0) {
+            return Some(format!("userspace relays the stream: {reason}"));
+        }
+        let carried = carried(&state, stream).ok()?;
+        if let Some(policy) = &carried.plan.policy {
             return Some(format!("left to the kernel: {policy}"));
         }
-        let subscribers = &plan.subscribers;
-        let subscriber = subscribers.iter().find(|known| known.id == subscriber)?;
-        state
-            .devices
-            .get(&groups::egress(subscriber)?)?
-            .slow
-            .clone()
+        let reason = carried.userspace_only.get(&subscriber)?.as_ref()?;
+        Some(format!("userspace sends to it: {reason}"))
+    }
+
+    fn unattached(&self, stream: StreamId) -> BTreeMap<u32, String> {
+        let state = self.state();
+        let Some(carried) = state.streams.get(&stream.0) else {
+            return BTreeMap::new();
+        };
+        let of_stream = |(ifindex, _): &(&u32, &String)| carried.plan.interfaces.contains(ifindex);
+        let unattached = state.unattached.iter().filter(of_stream);
+        unattached
+            .map(|(ifindex, reason)| (*ifindex, reason.clone()))
+            .collect()
     }
 
     fn last_copy(&self, stream: StreamId) -> Option<String> {
@@ -84,7 +109,7 @@ impl FastPath for Tables {
         let exit = |subscriber: &Subscriber| state.devices.get(&groups::egress(subscriber)?);
         let (last, exit) = (carried.plan.subscribers.iter())
             .filter_map(|subscriber| Some((subscriber, exit(subscriber)?)))
-            .filter(|(_, exit)| exit.slow.is_none() && carried.plan.copy_port.is_none())
+            .filter(|(_, exit)| exit.slow.is_none())
             .max_by_key(|(subscriber, _)| groups::egress(subscriber))?;
         let way = exit.way_to(last, carried.is_settled())?;
         Some(format!("{} {way}", last.destination))

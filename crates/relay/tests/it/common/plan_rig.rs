@@ -118,9 +118,8 @@ impl Rig {
             source: SourcePolicy::Any,
             limits: Limits::default(),
             min_ttl: 2,
-            copy_port: None,
             policy: None,
-            handover: None,
+            diverted: false,
             work: relay::plan::PerPacket::default(),
             subscribers: (0..subscribers)
                 .map(|i| self.subscriber(i, address.is_ipv4()))
@@ -145,6 +144,7 @@ impl Rig {
             destination: text(2, 7000 + i),
             source: text(1, 5001),
             ttl: None,
+            userspace_only: false,
             next_hop: NextHop::Ready {
                 ifindex: self.out[way],
                 source_mac: mac(net as u8 * 2),
@@ -358,5 +358,19 @@ pub fn assert_identities(counters: &StreamCounters) {
     for subscriber in counters.subscribers.values() {
         let copies = subscriber.delivered.packets + subscriber.drops.total();
         assert!(copies <= counters.forwarded.packets, "{counters:?}");
+    }
+}
+
+/// The next datagram that a fast path hands to userspace.
+pub fn punt(running: &Running) -> relay::Punt {
+    let punts = running.fast_path().unwrap().punts().unwrap();
+    let mut ring = relay::PuntRing::new(&punts).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(punt) = ring.take().pop() {
+            return punt;
+        }
+        assert!(Instant::now() < deadline, "nothing was handed over");
+        std::thread::yield_now();
     }
 }

@@ -50,6 +50,23 @@ pub struct Delivered {
 }
 
 impl Rig {
+    /// Replaces the nftables rules of the relay's namespace.
+    pub fn load_rules(&self, rules: &str) {
+        let script = format!("flush ruleset\n{rules}\n");
+        let status = self.relay.run(|| {
+            let mut nft = Command::new("nft")
+                .args(["-f", "-"])
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut stdin = nft.stdin.take().unwrap();
+            stdin.write_all(script.as_bytes()).unwrap();
+            drop(stdin);
+            nft.wait().unwrap()
+        });
+        assert!(status.success(), "{rules}");
+    }
+
     /// With this MTU on the device to c1, where one is named.
     pub fn new(mtu: Option<u32>) -> Self {
         let (sender, relay, receivers) = (Space::new(), Space::new(), Space::new());

@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
 use control::{Client, ready};
 use datapath::Missing;
 use netdev::policy::Stage;
-use process::shutdown::Shutdown;
+use process::shutdown::{Reload, Shutdown};
 use relay::config::{self, CONTROL};
-use relay::core::{Core, Explanation, StreamView};
+use relay::core::{Changes, Core, Explanation, StreamView};
 use relay::spec::{Multicast, Rate, Source, StreamSpec, SubscriberSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,9 +26,9 @@ use crate::exit::{self, Failure, OrFail as _};
   sudo lowroad relay serve --config relay.toml
   sudo lowroad relay subscriber add cam1 edge-2 192.0.2.9:6000")]
 pub(crate) struct Arguments {
-    /// Control socket of the relay
-    #[arg(long, global = true, value_name = "PATH", default_value = CONTROL)]
-    control: PathBuf,
+    /// Control socket of the relay [default: the configuration file's, else /run/lowroad/relay.sock]
+    #[arg(long, global = true, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Relay the streams of a configuration file, until SIGINT or SIGTERM
+    /// Relay the streams of a configuration file, until SIGINT or SIGTERM; SIGHUP reads the file again
     Serve {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
@@ -46,6 +46,8 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Read the configuration file again, and change what differs
+    Reload,
     /// Add, remove and list streams
     #[command(subcommand)]
     Stream(StreamVerb),
@@ -154,7 +156,8 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         verb,
     } = arguments;
     let call = match verb {
-        Verb::Serve { config, check } => return serve(&config, check, json),
+        Verb::Serve { config, check } => return serve(&config, control, check, json),
+        Verb::Reload => Call::new("reload", Value::Null, reloaded),
         Verb::Stream(verb) => stream(verb)?,
         Verb::Subscriber(verb) => subscriber(verb),
         Verb::Switch {
@@ -171,6 +174,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Verb::Counters => Call::new("counters", Value::Null, counted),
         Verb::Metrics => Call::new("metrics", Value::Null, as_text),
     };
+    let control = control.unwrap_or_else(|| CONTROL.into());
     let mut client = Client::connect(control)?;
     let answer = client.call(call.method, call.params)?;
     if json {
@@ -200,21 +204,30 @@ impl Call {
     }
 }
 
-fn serve(path: &Path, check: bool, json: bool) -> Result<(), Failure> {
+fn serve(path: &Path, control: Option<PathBuf>, check: bool, json: bool) -> Result<(), Failure> {
     let datapaths = relay::datapaths();
     let names: Vec<_> = datapaths.iter().map(|datapath| datapath.name()).collect();
-    let config = config::load(path, &names)?;
+    let mut config = config::load(path, &names)?;
+    config.control = control.unwrap_or(config.control);
     if check {
         return exit::print(&format!("{}: correct\n", path.display()));
     }
     can_run(&config, &datapaths)?;
     let shutdown = Shutdown::install().or_fail()?;
+    let reload = Reload::install().or_fail()?;
     let core = std::sync::Arc::new(Core::start(&config)?);
     let (control, http) = (config.control.as_path(), config.http.as_ref());
     let handle = relay::control::handle;
     let endpoint = ControlEndpoint::start(&core, control, http, handle, Core::metrics)?;
     announce(&config, endpoint.address(), json)?;
-    while !shutdown.wait(Duration::from_secs(3600)) {}
+    while !shutdown.wait(SIGNALS) {
+        if reload.requested() {
+            match core.reload() {
+                Ok(changes) => tracing::info!(%changes, "the configuration file was read again"),
+                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+            }
+        }
+    }
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that the relay stops");
     }
@@ -226,6 +239,9 @@ fn serve(path: &Path, check: bool, json: bool) -> Result<(), Failure> {
         exit::print(&table(&views))
     }
 }
+
+/// How often SIGHUP is asked for.
+const SIGNALS: Duration = Duration::from_millis(250);
 
 /// Requests in progress end first.
 fn stop(mut core: std::sync::Arc<Core>) -> Vec<StreamView> {
@@ -393,6 +409,11 @@ fn subscribers(answer: Value) -> Result<String, Failure> {
 fn explained(answer: Value) -> Result<String, Failure> {
     let explanations: Vec<Explanation> = from_json(answer)?;
     Ok(explanations.iter().map(|one| format!("{one}\n")).collect())
+}
+
+fn reloaded(answer: Value) -> Result<String, Failure> {
+    let changes: Changes = from_json(answer)?;
+    Ok(format!("{changes}\n"))
 }
 
 fn counted(answer: Value) -> Result<String, Failure> {

@@ -15,6 +15,8 @@ pub struct Destination {
     pub address: IpAddr,
     /// The device it must leave by: link-local and multicast destinations mostly need one.
     pub ifindex: Option<u32>,
+    /// The address it is sent from, which policy rules may select a route by.
+    pub source: Option<IpAddr>,
 }
 
 impl From<IpAddr> for Destination {
@@ -22,6 +24,7 @@ impl From<IpAddr> for Destination {
         Self {
             address,
             ifindex: None,
+            source: None,
         }
     }
 }
@@ -70,8 +73,10 @@ impl Fib {
         destination: Destination,
         before: Option<u32>,
     ) -> Result<Resolution, Error> {
-        let Destination { address, ifindex } = destination;
-        let lookup = match self.netlink.route_to(address, ifindex, None) {
+        let Destination {
+            address, ifindex, ..
+        } = destination;
+        let lookup = match self.netlink.route_for(destination) {
             Ok(lookup) => lookup,
             Err(error) if error.errno() == Some(libc::ENODEV) => {
                 let ifindex = ifindex.unwrap_or_default();

@@ -17,12 +17,12 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use sys::netns::Namespace;
 
-use crate::Error;
 use crate::address::{self, Address, family};
 use crate::link::{Link, LinkSpec};
 use crate::neighbour::{self, Neighbour, NeighbourState};
 use crate::route::{self, Lookup, Route};
 use crate::socket::{Carrier, Change, RouteSocket};
+use crate::{Destination, Error};
 
 /// A connection to the routing tables of the namespace in which the creating thread was.
 ///
@@ -281,14 +281,40 @@ impl Netlink {
         oif: Option<u32>,
         mark: Option<u32>,
     ) -> Result<Lookup, Error> {
+        let attributes = [oif.map(RouteAttribute::Oif), mark.map(RouteAttribute::Mark)];
+        self.look_up(destination, attributes)
+    }
+
+    /// Which way a packet of this machine goes, as [`Self::route_to`], sent from the destination's source address.
+    ///
+    /// # Errors
+    /// There is no route, or the source is no address of this machine (`EINVAL`).
+    pub fn route_for(&mut self, destination: Destination) -> Result<Lookup, Error> {
+        let source = destination.source.map(route::attribute);
+        let attributes = [
+            destination.ifindex.map(RouteAttribute::Oif),
+            source.map(RouteAttribute::Source),
+        ];
+        self.look_up(destination.address, attributes)
+    }
+
+    fn look_up(
+        &mut self,
+        destination: IpAddr,
+        attributes: [Option<RouteAttribute>; 2],
+    ) -> Result<Lookup, Error> {
         let mut request = RouteMessage::default();
         request.header.address_family = family(destination);
         request.header.destination_prefix_length = route::bits(destination);
         request
             .attributes
             .push(RouteAttribute::Destination(route::attribute(destination)));
-        request.attributes.extend(oif.map(RouteAttribute::Oif));
-        request.attributes.extend(mark.map(RouteAttribute::Mark));
+        for attribute in attributes.into_iter().flatten() {
+            if let RouteAttribute::Source(_) = attribute {
+                request.header.source_prefix_length = route::bits(destination);
+            }
+            request.attributes.push(attribute);
+        }
         let action = format!("looking up the route to {destination}");
         match self
             .socket

@@ -50,8 +50,13 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Takes the signal over, as [`Shutdown::install`].
+    /// Takes the signal over, as [`Shutdown::install`]. It blocks SIGUSR1 and SIGUSR2 as well, which tools that rotate
+    /// logs send to services: they would end the process.
     pub fn install() -> io::Result<Self> {
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGUSR1);
+        blocked.add(Signal::SIGUSR2);
+        blocked.thread_block()?;
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGHUP);
         signals.thread_block()?;

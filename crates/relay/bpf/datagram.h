@@ -61,6 +61,9 @@ static __always_inline int blame(struct packet *p, void *data, void *end)
 	if (!udp)
 		return SHAPE_OTHER;
 	p->destination_port = bpf_ntohs(udp->dest);
+	/* For the stack, IPv6's length 0 means the whole packet (RFC 2675). */
+	if (p->family == AF_INET6 && !udp->len)
+		return SHAPE_ODD;
 	return SHAPE_MALFORMED;
 }
 

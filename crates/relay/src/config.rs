@@ -16,6 +16,8 @@ pub const CONTROL: &str = "/run/lowroad/relay.sock";
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The file, which [`Core::reload`](crate::core::Core::reload) reads again.
+    pub path: PathBuf,
     pub control: PathBuf,
     pub http: Option<Http>,
     /// CPUs that the datapaths are pinned to, in turn; empty: anywhere.
@@ -43,10 +45,10 @@ struct RelaySection {
 
 /// Reads and checks a file; `datapaths` are the names there are.
 pub fn load(path: &Path, datapaths: &[&str]) -> Result<Config, Error> {
-    check(&Document::read(path)?, datapaths)
+    check(&Document::read(path)?, path, datapaths)
 }
 
-fn check(document: &Document, datapaths: &[&str]) -> Result<Config, Error> {
+fn check(document: &Document, path: &Path, datapaths: &[&str]) -> Result<Config, Error> {
     let File { relay, stream } = document.parse()?;
     let mut streams: Vec<StreamSpec> = Vec::new();
     for spec in stream {
@@ -57,6 +59,7 @@ fn check(document: &Document, datapaths: &[&str]) -> Result<Config, Error> {
         streams.push(spec);
     }
     Ok(Config {
+        path: path.into(),
         control: relay.control.unwrap_or_else(|| CONTROL.into()),
         http: Http::check(relay.http, document)?,
         cpus: relay.cpus,
@@ -100,7 +103,8 @@ mod tests {
                           datapath = \"recv\"\nsource = \"any\"\n";
 
     fn read(text: &str) -> Result<Config, String> {
-        check(&Document::new("r.toml", text), &["recv", "xdp"]).map_err(|error| error.to_string())
+        let document = Document::new("r.toml", text);
+        check(&document, Path::new("r.toml"), &["recv", "xdp"]).map_err(|error| error.to_string())
     }
 
     fn complaint(more: &str) -> String {

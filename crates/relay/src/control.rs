@@ -80,6 +80,7 @@ pub fn handle(core: &Core, request: &Request) -> Result<Value, Error> {
             let timeout = timeout_ms.map_or(SWITCH_TIMEOUT, Duration::from_millis);
             core.switch(&stream, &datapath, timeout).map(done)
         }
+        "reload" => answer(core.reload()?),
         "explain" => {
             let SomeStream { stream } = request.params()?;
             answer(core.explain(stream.as_deref())?)

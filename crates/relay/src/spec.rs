@@ -22,6 +22,7 @@ const MOST_WORK: Duration = Duration::from_millis(10);
 pub struct StreamSpec {
     pub name: String,
     /// Where it comes in: an address of this machine, a wildcard, or a group.
+    #[serde(deserialize_with = "canonical")]
     pub listen: SocketAddr,
     pub datapath: String,
     pub source: Source,
@@ -49,6 +50,26 @@ pub struct StreamSpec {
     pub subscribers: Vec<SubscriberSpec>,
 }
 
+/// An IPv4-mapped address (RFC 4291, section 2.5.5.2) means the IPv4 address.
+fn canonical<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    SocketAddr::deserialize(deserializer).map(unmapped)
+}
+
+fn canonical_option<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let address = Option::<SocketAddr>::deserialize(deserializer)?;
+    Ok(address.map(unmapped))
+}
+
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        v4 @ IpAddr::V4(_) => SocketAddr::new(v4, address.port()),
+        // Keeps the scope.
+        IpAddr::V6(_) => address,
+    }
+}
+
 fn latch_timeout() -> Span {
     Span(Duration::from_secs(30))
 }
@@ -58,9 +79,14 @@ fn latch_timeout() -> Span {
 #[serde(deny_unknown_fields)]
 pub struct SubscriberSpec {
     pub name: String,
+    #[serde(deserialize_with = "canonical")]
     pub to: SocketAddr,
     /// The address packets come from; by default the stream's own where it can be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "canonical_option"
+    )]
     pub from: Option<SocketAddr>,
     /// The interface packets leave by; groups and link-local addresses need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -354,6 +380,16 @@ impl StreamSpec {
         }
         if is_group(to) && subscriber.interface.is_none() {
             return Err(format!("{} is a group: say interface = \"...\"", to.ip()));
+        }
+        if let SocketAddr::V6(v6) = to
+            && v6.ip().is_unicast_link_local()
+            && v6.scope_id() == 0
+            && subscriber.interface.is_none()
+        {
+            return Err(format!(
+                "{} is a link-local address: say interface = \"...\"",
+                to.ip()
+            ));
         }
         if subscriber.ttl == Some(0) || (subscriber.ttl.is_some() && !is_group(to)) {
             return Err(

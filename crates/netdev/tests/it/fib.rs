@@ -116,6 +116,7 @@ fn what_no_frame_can_reach_says_why() {
     let mut fib = fib(&pair);
     let mut why = |address: &str, ifindex| {
         let destination = Destination {
+            source: None,
             address: ip(address),
             ifindex,
         };
@@ -162,6 +163,7 @@ fn groups_leave_by_the_chosen_device_under_derived_addresses() {
         ("ff35::1:2", [0x33, 0x33, 0, 1, 0, 2], "fd09::1"),
     ] {
         let destination = Destination {
+            source: None,
             address: ip(group),
             ifindex: Some(pair.ifindex),
         };
@@ -189,6 +191,7 @@ fn a_link_local_address_is_found_on_its_device_only() {
         .set_neighbours(&[(pair.ifindex, far, FAR)], NeighbourState::Permanent)
         .unwrap();
     let destination = Destination {
+        source: None,
         address: far,
         ifindex: Some(pair.ifindex),
     };

@@ -2,13 +2,15 @@
 //! datapath on its plan. How packets are handled is the datapaths' business.
 
 mod instance;
-mod routes;
+mod machine;
+mod reload;
 mod sockets;
 mod stream;
 mod switch;
 mod view;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
@@ -20,14 +22,15 @@ use netdev::policy::PolicyMonitor;
 use netdev::{NextHop, UnresolvedReason};
 
 use crate::Relay;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::counters::StreamCounters;
 use crate::plan::{MAX_FANOUT, MAX_STREAMS, MAX_SUBSCRIBERS, StreamId, SubscriberId};
 use crate::spec::{StreamSpec, SubscriberSpec};
 use instance::Instance;
-use routes::Routes;
+use machine::Machine;
 use stream::Stream;
 
+pub use reload::Changes;
 pub use view::{Explanation, Slow, StreamView, SubscriberView};
 
 /// How often addresses, interfaces, expiries and the datapaths' health are looked at. Next hops
@@ -40,6 +43,9 @@ const NEIGHBOURS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Core {
     shared: Arc<Shared>,
+    path: PathBuf,
+    /// The streams of the file as it was read last.
+    configured: Mutex<reload::Streams>,
     follower: Option<JoinHandle<()>>,
 }
 
@@ -53,7 +59,7 @@ struct State {
     datapaths: Vec<Box<dyn Datapath<Relay>>>,
     /// The next datapath is pinned to the first.
     cpus: Vec<usize>,
-    routes: Routes,
+    machine: Machine,
     policy: PolicyMonitor,
     streams: Vec<Stream>,
     instances: BTreeMap<String, Instance>,
@@ -86,7 +92,7 @@ impl Core {
         let mut state = State {
             datapaths: crate::datapaths(),
             cpus: config.cpus.clone(),
-            routes: Routes::new(wake)?,
+            machine: Machine::new(wake)?,
             policy: PolicyMonitor::new().map_err(Error::failed)?,
             streams: Vec::new(),
             instances: BTreeMap::new(),
@@ -120,8 +126,28 @@ impl Core {
         let _first = handle.set(follower.thread().clone());
         Ok(Self {
             shared,
+            path: config.path.clone(),
+            configured: Mutex::new(reload::streams(config)),
             follower: Some(follower),
         })
+    }
+
+    /// Reads the configuration file again and changes what differs in its streams. What the file says of control
+    /// addresses and CPUs holds from the next start.
+    ///
+    /// # Errors
+    /// The file cannot be read or is wrong: nothing was changed.
+    pub fn reload(&self) -> Result<Changes, Error> {
+        let datapaths = crate::datapaths();
+        let names: Vec<_> = datapaths.iter().map(|datapath| datapath.name()).collect();
+        let config = config::load(&self.path, &names)
+            .map_err(|error| Error::bad_request(error.to_string()))?;
+        let mut configured = self
+            .configured
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *configured, reload::streams(&config));
+        Ok(reload::reload(self, &before, &configured))
     }
 
     /// Adds a stream with its subscribers and starts relaying it.
@@ -159,24 +185,44 @@ impl Core {
         }
     }
 
-    /// Adds a subscriber, or renews one of the same name and destination. Once this returns, the
-    /// next datagram goes to it.
+    /// Adds a subscriber, or renews the one of this name: its lifetime, and its destination if that is another. Once
+    /// this returns, the next datagram goes to it.
     pub fn add_subscriber(&self, stream: &str, spec: SubscriberSpec) -> Result<(), Error> {
         let mut state = self.lock();
         let at = state.find(stream)?;
         state.streams[at].settled()?;
-        let same = |known: &&mut stream::Subscriber| known.spec == spec;
+        let renewed = |known: &SubscriberSpec| SubscriberSpec {
+            expires: spec.expires,
+            ..known.clone()
+        };
+        let same = |known: &&mut stream::Subscriber| renewed(&known.spec) == spec;
         if let Some(known) = state.streams[at].subscribers.iter_mut().find(same) {
             known.expires = spec.expires.map(|span| Instant::now() + span.0);
+            known.spec = spec;
             return Ok(());
         }
-        state.check_subscriber(at, &spec)?;
-        state.subscribe(at, spec)?;
-        state.ask_policy_of(at);
-        let applied = state.apply_stream(at);
-        if applied.is_err() {
-            state.streams[at].subscribers.pop();
-            let _restored = state.apply_stream(at);
+        // One that comes back under its name from elsewhere, such as behind a NAT, takes its own place.
+        let named = |known: &stream::Subscriber| known.spec.name == spec.name;
+        let replaced = state.streams[at].subscribers.iter().position(named);
+        let replaced = replaced.map(|old| state.streams[at].subscribers.remove(old));
+        let applied = state
+            .check_subscriber(at, &spec)
+            .and_then(|()| state.subscribe(at, spec))
+            .and_then(|()| {
+                state.ask_policy_of(at);
+                let applied = state.apply_stream(at);
+                if applied.is_err() {
+                    state.streams[at].subscribers.pop();
+                }
+                applied
+            });
+        match (&applied, replaced) {
+            (Ok(()), Some(old)) => state.forget(&old),
+            (Ok(()), None) => {}
+            (Err(_), old) => {
+                state.streams[at].subscribers.extend(old);
+                let _restored = state.apply_stream(at);
+            }
         }
         applied
     }
@@ -288,7 +334,7 @@ impl State {
     fn open(&mut self, mut spec: StreamSpec) -> Result<(), Error> {
         let id = self.stream_slot()?;
         let subscribers = std::mem::take(&mut spec.subscribers);
-        let stream = Stream::open(id, spec, &mut self.routes)?;
+        let stream = Stream::open(id, spec, &mut self.machine)?;
         self.streams.push(stream);
         let at = self.streams.len() - 1;
         for subscriber in subscribers {
@@ -302,15 +348,15 @@ impl State {
 
     fn subscribe(&mut self, at: usize, spec: SubscriberSpec) -> Result<(), Error> {
         let id = self.subscriber_slot()?;
-        self.streams[at].subscribe(id, spec, &mut self.routes)
+        self.streams[at].subscribe(id, spec, &mut self.machine)
     }
 
     /// Stops following the way to a subscriber that is gone, unless another needs it.
     fn forget(&self, gone: &stream::Subscriber) {
-        let way = |subscriber: &stream::Subscriber| (subscriber.spec.to.ip(), subscriber.ifindex);
+        let destination = gone.route;
         let mut others = self.streams.iter().flat_map(|stream| &stream.subscribers);
-        if !others.any(|other| way(other) == way(gone)) {
-            self.routes.forget(gone.spec.to.ip(), gone.ifindex);
+        if !others.any(|other| other.route == destination) {
+            self.machine.forget(&destination);
         }
     }
 
@@ -344,7 +390,7 @@ impl State {
         while self.waits_for_neighbours() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
             for stream in &mut self.streams {
-                stream.resolve(&mut self.routes);
+                stream.resolve(&mut self.machine);
             }
         }
     }
@@ -367,8 +413,8 @@ impl State {
             let before = gone.len();
             gone.extend(stream.subscribers.extract_if(.., expired));
             let mut changed = gone.len() != before;
-            changed |= stream.resolve(&mut self.routes);
-            changed |= stream.follow(&mut self.routes);
+            changed |= stream.resolve(&mut self.machine);
+            changed |= stream.follow(&mut self.machine);
             if changed {
                 stale.extend(stream.place.datapath.clone());
                 stream.policy_version = None;

@@ -5,19 +5,21 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use control::{Error, Kind};
+use sys::mmsg;
 use sys::multicast::{self, Membership};
 use sys::socket::{self, Family};
 
 /// Bytes of queue asked for: 40 ms of 200 kpps. The kernel doubles it for its own overhead.
 const QUEUE: usize = 8 << 20;
 
-/// The socket a stream comes in by; a group is still to be joined.
-pub(super) fn ingest(listen: SocketAddr, group: bool) -> Result<Arc<UdpSocket>, Error> {
-    let socket = open(listen).map_err(|error| refused(listen, &error))?;
-    if group {
-        multicast::only_own_groups(&socket, listen.ip().into())
-            .map_err(|error| refused(listen, &error))?;
-    }
+/// The socket of a group, which is still to be joined. Other programs may receive the group as well.
+pub(super) fn group_ingest(group: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
+    let socket = open(group, true)
+        .and_then(|socket| {
+            multicast::only_own_groups(&socket, group.ip().into())?;
+            Ok(socket)
+        })
+        .map_err(|error| refused(group, &error))?;
     Ok(socket.into())
 }
 
@@ -27,13 +29,24 @@ pub(super) fn join(socket: &UdpSocket, membership: &Membership) -> Result<(), Er
     multicast::join(socket, membership).map_err(refused)
 }
 
-/// A socket that sends from an address.
-pub(super) fn beside(address: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
-    let socket = open(address).map_err(|error| refused(address, &error))?;
+/// A socket that receives at an address and sends from it.
+pub(super) fn sender(address: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
+    let socket = open(address, false).map_err(|error| refused(address, &error))?;
     Ok(socket.into())
 }
 
-fn open(address: SocketAddr) -> io::Result<UdpSocket> {
+/// Drops what a socket has received up to now.
+pub(super) fn discard(socket: &UdpSocket) {
+    let mut byte = [0];
+    // No queue is longer than its bytes.
+    for _ in 0..QUEUE {
+        if mmsg::receive_one(socket, &mut byte, mmsg::DONT_WAIT).is_err() {
+            return;
+        }
+    }
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let family = Family::from(address.ip());
     let socket = socket::unbound(family)?;
     if family == Family::V6 {
@@ -47,6 +60,10 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     multicast::loop_back(&socket, family, false)?;
     socket::receive_buffer(&socket, QUEUE)?;
     socket::send_buffer(&socket, QUEUE)?;
+    socket.set_broadcast(true)?;
+    if shared {
+        socket::reuse_address(&socket)?;
+    }
     socket::bind(&socket, address)?;
     Ok(socket)
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use control::{Error, Kind};
-use netdev::NextHop;
 use netdev::policy::{AddressKind, Flow, PolicyMonitor, Stage, Verdict};
+use netdev::{Destination, NextHop};
 use sys::multicast::Membership;
 
-use super::routes::{self, Routes};
+use super::machine::{self, Machine};
 use super::sockets;
 use crate::counters::StreamCounters;
 use crate::handover::Handover;
@@ -80,13 +80,22 @@ pub(super) struct Subscriber {
     /// Since when the next hop is as it is.
     pub(super) since: Instant,
     pub(super) expires: Option<Instant>,
-    pub(super) ifindex: Option<u32>,
+    /// What its next hop is looked up by.
+    pub(super) route: Destination,
 }
 
 impl Stream {
     /// Opens the sockets; subscribers are added afterwards.
-    pub(super) fn open(id: StreamId, spec: StreamSpec, routes: &mut Routes) -> Result<Self, Error> {
-        let socket = sockets::ingest(spec.listen, spec.multicast.is_some())?;
+    pub(super) fn open(
+        id: StreamId,
+        spec: StreamSpec,
+        machine: &mut Machine,
+    ) -> Result<Self, Error> {
+        let socket = if spec.multicast.is_some() {
+            sockets::group_ingest(spec.listen)?
+        } else {
+            machine.ingest(spec.listen)?
+        };
         let mut stream = Self {
             id,
             subscribers: Vec::new(),
@@ -106,16 +115,16 @@ impl Stream {
             spec,
         };
         stream.place.datapath = Some(stream.spec.datapath.clone());
-        stream.look_around(routes)?;
+        stream.look_around(machine)?;
         Ok(stream)
     }
 
     /// Takes over which interfaces and addresses it comes in by now; whether that changed. One that
     /// is gone may come back, an interface under another index: until then nothing changes.
-    pub(super) fn follow(&mut self, routes: &mut Routes) -> bool {
-        let looked = self.look_around(routes);
+    pub(super) fn follow(&mut self, machine: &mut Machine) -> bool {
+        let looked = self.look_around(machine);
         let (changed, absent) = match looked {
-            Ok(changed) => (changed, self.absent_address(routes)),
+            Ok(changed) => (changed, self.absent_address(machine)),
             Err(error) => (false, Some(error.message)),
         };
         if absent != self.absent {
@@ -130,10 +139,10 @@ impl Stream {
     }
 
     /// Says so when the address it comes in at is no longer this machine's.
-    fn absent_address(&self, routes: &mut Routes) -> Option<String> {
+    fn absent_address(&self, machine: &mut Machine) -> Option<String> {
         let address = self.spec.listen.ip();
         let concrete = !address.is_unspecified() && !address.is_multicast();
-        let own = routes.own_addresses(address.is_ipv4()).ok()?;
+        let own = machine.own_addresses(address.is_ipv4()).ok()?;
         (concrete && !address.is_loopback() && !own.contains(&address))
             .then(|| format!("{address} is no longer an address of this machine"))
     }
@@ -249,11 +258,11 @@ impl Stream {
     }
 
     /// Joins the group on its interface, again when that has come back as another.
-    fn join(&mut self, routes: &mut Routes) -> Result<(), Error> {
+    fn join(&mut self, machine: &mut Machine) -> Result<(), Error> {
         let Some(multicast) = &self.spec.multicast else {
             return Ok(());
         };
-        let ifindex = routes.interface(&multicast.interface)?;
+        let ifindex = machine.interface(&multicast.interface)?;
         if self.joined != Some(ifindex) {
             let membership = Membership {
                 group: self.spec.listen.ip(),
@@ -267,15 +276,15 @@ impl Stream {
     }
 
     /// Reads again which interfaces and addresses it comes in by; whether that changed.
-    fn look_around(&mut self, routes: &mut Routes) -> Result<bool, Error> {
-        self.join(routes)?;
+    fn look_around(&mut self, machine: &mut Machine) -> Result<bool, Error> {
+        self.join(machine)?;
         let named = match &self.spec.multicast {
             Some(multicast) if self.spec.interfaces.is_empty() => vec![multicast.interface.clone()],
             _ => self.spec.interfaces.clone(),
         };
         let listen = self.spec.listen;
         let ingest = if listen.ip().is_unspecified() {
-            let own = routes.own_addresses(listen.is_ipv4())?;
+            let own = machine.own_addresses(listen.is_ipv4())?;
             own.into_iter()
                 .map(|ip| SocketAddr::new(ip, listen.port()))
                 .collect()
@@ -283,12 +292,12 @@ impl Stream {
             vec![listen]
         };
         let interfaces = if named.is_empty() {
-            routes.interfaces(&ingest)?
+            machine.interfaces(&ingest)?
         } else {
-            let index = |name: &String| routes.interface(name);
+            let index = |name: &String| machine.interface(name);
             named.iter().map(index).collect::<Result<_, _>>()?
         };
-        let macs = interfaces.iter().map(|index| routes.mac(*index)).collect();
+        let macs = interfaces.iter().map(|index| machine.mac(*index)).collect();
         let now = (&interfaces, &macs, &ingest);
         let changed = (&self.interfaces, &self.macs, &self.ingest) != now;
         self.interfaces = interfaces;
@@ -302,63 +311,72 @@ impl Stream {
         &mut self,
         id: SubscriberId,
         spec: SubscriberSpec,
-        routes: &mut Routes,
+        machine: &mut Machine,
     ) -> Result<(), Error> {
         let ifindex = match &spec.interface {
             None => None,
-            Some(name) => Some(routes.interface(name)?),
+            Some(name) => Some(machine.interface(name)?),
         };
+        let ifindex = ifindex.or(match spec.to {
+            SocketAddr::V6(to) if to.scope_id() != 0 => Some(to.scope_id()),
+            _ => None,
+        });
         if self.ingest.contains(&spec.to) {
             return Err(Error::bad_request(format!(
                 "subscriber \"{}\": destination {} is this relay's own ingest (loop)",
                 spec.name, spec.to
             )));
         }
-        let next_hop = routes.next_hop(spec.to.ip(), ifindex);
+        let route = Destination {
+            address: spec.to.ip(),
+            ifindex,
+            source: self.own_source(&spec).map(|source| source.ip()),
+        };
+        let next_hop = machine.next_hop(route);
         let now = Instant::now();
-        let mut subscriber = Subscriber {
+        let subscriber = Subscriber {
             id,
-            source: self.source_of(&spec, &next_hop),
+            source: self.source_of(&spec, route, &next_hop),
             expires: spec.expires.map(|span| now + span.0),
             spec,
             next_hop,
             userspace_only: false,
             since: now,
-            ifindex,
+            route,
         };
-        self.open_egress(&mut subscriber)?;
+        self.open_egress(&subscriber, machine)?;
         self.subscribers.push(subscriber);
         Ok(())
     }
 
     /// Takes over every next hop as it is now; whether one changed.
-    pub(super) fn resolve(&mut self, routes: &mut Routes) -> bool {
+    pub(super) fn resolve(&mut self, machine: &mut Machine) -> bool {
         let mut changed = false;
         for at in 0..self.subscribers.len() {
-            self.subscribers[at].find_interface(routes);
+            self.subscribers[at].find_interface(machine);
             let subscriber = &self.subscribers[at];
-            let next_hop = routes.next_hop(subscriber.spec.to.ip(), subscriber.ifindex);
+            let next_hop = machine.next_hop(subscriber.route);
             if next_hop == subscriber.next_hop {
                 continue;
             }
             changed = true;
-            let source = self.source_of(&subscriber.spec, &next_hop);
+            let source = self.source_of(&subscriber.spec, subscriber.route, &next_hop);
             let subscriber = &mut self.subscribers[at];
             subscriber.next_hop = next_hop;
             subscriber.since = Instant::now();
             if source.ip().is_unspecified() || source == subscriber.source {
                 continue;
             }
-            self.move_source(at, source);
+            self.move_source(at, source, machine);
         }
         changed
     }
 
     /// A route's preferred source changed: sends from the new one if it can be had.
-    fn move_source(&mut self, at: usize, source: SocketAddr) {
+    fn move_source(&mut self, at: usize, source: SocketAddr, machine: &mut Machine) {
         let known = self.egress.contains_key(&source) || self.sends_by_ingest(source);
         if !known {
-            match sockets::beside(source) {
+            match machine.sender(source) {
                 Ok(socket) => {
                     self.egress.insert(source, socket);
                 }
@@ -373,25 +391,33 @@ impl Stream {
 
     /// The address packets come from: as configured, else the ingest's own, else the kernel's
     /// choice with the ingest's port.
-    fn source_of(&self, spec: &SubscriberSpec, next_hop: &NextHop) -> SocketAddr {
-        let listen = self.spec.listen;
-        let concrete = !listen.ip().is_unspecified() && !listen.ip().is_multicast();
-        match spec.from {
-            Some(from) => from,
-            None if concrete && listen.is_ipv4() == spec.to.is_ipv4() => listen,
-            None => {
-                let unknown = unspecified(spec.to.is_ipv4());
-                let ip = routes::preferred_source(spec.to, next_hop).unwrap_or(unknown);
-                SocketAddr::new(ip, listen.port())
-            }
-        }
+    fn source_of(
+        &self,
+        spec: &SubscriberSpec,
+        route: Destination,
+        next_hop: &NextHop,
+    ) -> SocketAddr {
+        self.own_source(spec).unwrap_or_else(|| {
+            let unknown = unspecified(spec.to.is_ipv4());
+            let to = scoped(spec.to, route.ifindex);
+            let ip = machine::preferred_source(to, next_hop).unwrap_or(unknown);
+            scoped(SocketAddr::new(ip, self.spec.listen.port()), route.ifindex)
+        })
     }
 
-    fn open_egress(&mut self, subscriber: &mut Subscriber) -> Result<(), Error> {
+    /// The address packets come from, where it does not depend on the route.
+    fn own_source(&self, spec: &SubscriberSpec) -> Option<SocketAddr> {
+        let listen = self.spec.listen;
+        let concrete = !listen.ip().is_unspecified() && !listen.ip().is_multicast();
+        let of_family = concrete && listen.is_ipv4() == spec.to.is_ipv4();
+        spec.from.or(of_family.then_some(listen))
+    }
+
+    fn open_egress(&mut self, subscriber: &Subscriber, machine: &mut Machine) -> Result<(), Error> {
         let source = subscriber.source;
         let known = self.egress.contains_key(&source) || self.sends_by_ingest(source);
         if !known && !source.ip().is_unspecified() {
-            let socket = sockets::beside(source).map_err(|error| {
+            let socket = machine.sender(source).map_err(|error| {
                 let name = &subscriber.spec.name;
                 Error::new(error.kind, format!("subscriber \"{name}\": from {error}"))
             })?;
@@ -509,14 +535,14 @@ impl Stream {
 
 impl Subscriber {
     /// An interface that has gone may have come back under another index.
-    fn find_interface(&mut self, routes: &mut Routes) {
+    fn find_interface(&mut self, machine: &mut Machine) {
         let (Some(name), NextHop::Unresolved(_)) = (&self.spec.interface, self.next_hop) else {
             return;
         };
-        match routes.interface(name) {
-            Ok(ifindex) if self.ifindex != Some(ifindex) => {
-                routes.forget(self.spec.to.ip(), self.ifindex);
-                self.ifindex = Some(ifindex);
+        match machine.interface(name) {
+            Ok(ifindex) if self.route.ifindex != Some(ifindex) => {
+                machine.forget(&self.route);
+                self.route.ifindex = Some(ifindex);
             }
             _ => {}
         }
@@ -526,12 +552,25 @@ impl Subscriber {
         plan::Subscriber {
             id: self.id,
             name: self.spec.name.clone(),
-            destination: self.spec.to,
+            destination: scoped(self.spec.to, self.route.ifindex),
             source: self.source,
             ttl: self.spec.ttl,
             next_hop: self.next_hop,
             userspace_only: self.userspace_only,
         }
+    }
+}
+
+/// A link-local address with the interface that it belongs to, which sockets ask for.
+fn scoped(address: SocketAddr, ifindex: Option<u32>) -> SocketAddr {
+    match (address, ifindex) {
+        (SocketAddr::V6(mut v6), Some(ifindex))
+            if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 =>
+        {
+            v6.set_scope_id(ifindex);
+            v6.into()
+        }
+        _ => address,
     }
 }
 

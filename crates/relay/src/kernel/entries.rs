@@ -184,7 +184,8 @@ impl Device {
     }
 }
 
-/// A group, of which `ready` of `members` are sent to, by at most [`MAX_GROUP_DEVICES`] `devices`.
+/// A group, of which `ready` of `members` are sent to, by `devices`. Broadcasts leave by at most [`MAX_GROUP_DEVICES`];
+/// other programs read no device of it.
 pub(super) fn group(stream: u32, ready: u32, members: u32, devices: &[Device]) -> types::group {
     let smallest = devices.iter().map(Device::frame_max).min();
     let mut entry = types::group {

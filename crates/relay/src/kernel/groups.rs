@@ -96,9 +96,10 @@ impl Groups {
         }
     }
 
-    /// Whether one more device may be among those that a stream leaves by; `devices` are the others.
+    /// Whether one more device may be among those that a stream leaves by; `devices` are the others. Only broadcasts
+    /// have to tell devices apart.
     pub(super) fn admits(&mut self, ifindex: u32, devices: &BTreeSet<u32>) -> Result<bool, Error> {
-        if devices.contains(&ifindex) {
+        if self.fanout.is_none() || devices.contains(&ifindex) {
             return Ok(true);
         }
         if devices.len() >= MAX_GROUP_DEVICES {
@@ -284,8 +285,13 @@ impl Groups {
         let mut first = 0;
         for run in ifindexes.chunk_by(|a, b| a == b) {
             let length = u16::try_from(run.len()).unwrap_or(u16::MAX);
-            let number = self.device_slot(run[0])?;
-            slot.devices.push(run[0]);
+            let number = if self.fanout.is_some() {
+                let number = self.device_slot(run[0])?;
+                slot.devices.push(run[0]);
+                number
+            } else {
+                0
+            };
             devices.push(Device {
                 ifindex: run[0],
                 mtu: device_mtu(run[0]),

@@ -1,6 +1,5 @@
 //! A fast path under the kernel's rules: what the kernel would let through comes through, and nothing else.
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netdev::policy::Stage;

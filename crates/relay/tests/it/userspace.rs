@@ -1,6 +1,6 @@
 //! Each userspace datapath on real packets: what leaves, field by field, and what is counted.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use units::Pps;
 use crate::common::relay_rig::{
     Capture, Delivered, Rig, await_counts, datagram, stream, subscriber,
 };
+use crate::common::space::{PATIENCE, hear};
 
 const DATAPATHS: [&str; 4] = ["recv", "mmsg", "gso", "busy"];
 const SENDER: &str = "10.91.0.1:4000";

@@ -7,8 +7,10 @@
 //! ```
 //! The second half of each IPv6 address is the same: fd91:0:0:1::1, fd91:0:0:2::2 and so on.
 
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netdev::{LinkSpec, NeighbourState, Netlink};
@@ -118,12 +120,22 @@ impl Rig {
         streams: Vec<StreamSpec>,
     ) -> Result<Core, control::Error> {
         let config = Config {
+            path: "/nonexistent".into(),
             control: "/nonexistent".into(),
             http: None,
             cpus,
             streams,
         };
         self.relay.run(|| Core::start(&config))
+    }
+
+    /// Runs `ip` with these words in the relay's namespace.
+    pub fn ip(&self, words: &str) {
+        let run = || {
+            let mut ip = Command::new("ip");
+            ip.args(words.split_whitespace()).status().unwrap()
+        };
+        assert!(self.relay.run(run).success(), "ip {words}");
     }
 
     /// Sends a frame into the relay's ingress device.

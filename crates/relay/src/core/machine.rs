@@ -1,42 +1,68 @@
-//! What the machine's tables say: next hops, source addresses, interfaces, own addresses.
+//! What the machine gives a relay: next hops, interfaces, its own addresses, and sockets.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Weak};
 
 use control::Error;
 use netdev::{Destination, Netlink, NextHop, NextHopTracker, UnresolvedReason};
 
-/// The namespace's tables: next hops are followed, the rest is looked at again now and then.
+use super::sockets;
+
+/// The relay's namespace: next hops are followed, the rest of its tables is read again now and then.
 #[derive(Debug)]
-pub(super) struct Routes {
+pub(super) struct Machine {
     tracker: NextHopTracker,
     netlink: Netlink,
+    sockets: BTreeMap<SocketAddr, Weak<UdpSocket>>,
 }
 
-impl Routes {
+impl Machine {
     /// `on_change` is called, from another thread, when a next hop has changed.
     pub(super) fn new(on_change: impl Fn() + Send + 'static) -> Result<Self, Error> {
         let tracker = NextHopTracker::start(move |_, _| on_change()).map_err(Error::failed)?;
         Ok(Self {
             tracker,
             netlink: Netlink::new().map_err(Error::failed)?,
+            sockets: BTreeMap::new(),
         })
     }
 
-    /// The way to an address, followed from now on.
-    pub(super) fn next_hop(&self, address: IpAddr, ifindex: Option<u32>) -> NextHop {
-        let destination = Destination { address, ifindex };
+    /// The way to a destination, followed from now on.
+    pub(super) fn next_hop(&self, destination: Destination) -> NextHop {
         if let Some(known) = self.tracker.next_hop(&destination) {
             return known;
         }
         self.tracker.watch(destination).unwrap_or_else(|error| {
-            tracing::warn!(%address, %error, "no next hop");
+            tracing::warn!(address = %destination.address, %error, "no next hop");
             NextHop::Unresolved(UnresolvedReason::NoRoute)
         })
     }
 
-    /// Follows an address no longer.
-    pub(super) fn forget(&self, address: IpAddr, ifindex: Option<u32>) {
-        self.tracker.forget(&Destination { address, ifindex });
+    /// Follows a destination no longer.
+    pub(super) fn forget(&self, destination: &Destination) {
+        self.tracker.forget(destination);
+    }
+
+    /// The socket a stream comes in by. What it has received up to now, as another stream's sender, is dropped.
+    pub(super) fn ingest(&mut self, listen: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
+        let is_open = self.sockets.get(&listen).and_then(Weak::upgrade).is_some();
+        let socket = self.sender(listen)?;
+        if is_open {
+            sockets::discard(&socket);
+        }
+        Ok(socket)
+    }
+
+    /// The socket bound to an address, which streams share: as senders, and as the one that comes in by it.
+    pub(super) fn sender(&mut self, address: SocketAddr) -> Result<Arc<UdpSocket>, Error> {
+        if let Some(socket) = self.sockets.get(&address).and_then(Weak::upgrade) {
+            return Ok(socket);
+        }
+        let socket = sockets::sender(address)?;
+        self.sockets.retain(|_, socket| socket.strong_count() > 0);
+        self.sockets.insert(address, Arc::downgrade(&socket));
+        Ok(socket)
     }
 
     pub(super) fn interface(&mut self, name: &str) -> Result<u32, Error> {

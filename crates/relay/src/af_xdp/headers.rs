@@ -132,6 +132,7 @@ mod tests {
                 destination: destination.parse().unwrap(),
                 source: source.parse().unwrap(),
                 ttl: None,
+                userspace_only: false,
                 next_hop: NextHop::Unresolved(UnresolvedReason::NoRoute),
             };
             let headers = Headers::new(&subscriber, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);

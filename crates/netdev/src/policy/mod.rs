@@ -4,23 +4,32 @@
 //! each kind of packet that it would forward, whether the kernel would have let all of them through unchanged. Where the
 //! answer depends on more than the kind, the packets are the kernel's.
 
+mod changes;
 mod dump;
+mod forwarding;
+mod legacy;
 mod monitor;
 mod nftables;
 mod packet;
+mod routing;
 mod xfrm;
 
+pub use changes::PolicyChanges;
+pub use forwarding::{ForwardCheck, UnknownCheck};
 pub use monitor::PolicyMonitor;
 pub use nftables::Verdict;
 pub(crate) use nftables::has_device_chains;
-pub use packet::{AddressKind, Device, Flow};
+pub use packet::{AddressKind, Device, Flow, Forwarded};
+pub use routing::{ReversePath, Routing, RoutingPolicy};
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use legacy::LegacyTables;
 use nftables::{Hook, Rules, Ruleset};
+use packet::PacketClass;
 use xfrm::{Direction, Security, SecurityPolicies};
 
 /// A part of the kernel's policy on the way of a packet.
@@ -85,6 +94,7 @@ impl FromStr for Stage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     ruleset: Ruleset,
+    legacy: LegacyTables,
     security: SecurityPolicies,
 }
 
@@ -112,6 +122,7 @@ impl Source {
         };
         Ok(Policy {
             ruleset,
+            legacy: LegacyTables::read(),
             security: self.security.read()?,
         })
     }
@@ -130,9 +141,10 @@ impl Policy {
 
     /// What the kernel does at a stage with every packet of a kind.
     pub fn at(&self, stage: Stage, flow: &Flow) -> Verdict {
+        let class = PacketClass::from(flow);
         let hook = match stage {
-            Stage::IpsecIn => return self.security.evaluate(Direction::In, flow),
-            Stage::IpsecOut => return self.security.evaluate(Direction::Out, flow),
+            Stage::IpsecIn => return self.security.evaluate(Direction::In, &class),
+            Stage::IpsecOut => return self.security.evaluate(Direction::Out, &class),
             Stage::NftIngress => Hook::Ingress,
             Stage::NftPrerouting => Hook::Prerouting,
             Stage::NftInput => Hook::Input,
@@ -140,6 +152,34 @@ impl Policy {
             Stage::NftPostrouting => Hook::Postrouting,
             Stage::NftEgress => Hook::Egress,
         };
-        nftables::evaluate(&self.ruleset, hook, flow)
+        nftables::evaluate(&self.ruleset, hook, &class)
+    }
+
+    /// Whether nothing looks at packets that this machine forwards.
+    pub fn is_empty_for_forwarding(&self) -> bool {
+        self.is_empty() && self.legacy.is_empty()
+    }
+
+    /// What the kernel does at a check of rules or of IPsec with all packets that it forwards. [`Routing`] answers for
+    /// the other checks.
+    pub fn forwarded(&self, check: ForwardCheck, packets: &Forwarded) -> Verdict {
+        let class = PacketClass::from(packets);
+        let hook = match check {
+            ForwardCheck::IpsecForward => {
+                return self.security.evaluate(Direction::Forward, &class);
+            }
+            ForwardCheck::IpsecOut => return self.security.evaluate(Direction::Out, &class),
+            ForwardCheck::NftIngress => Hook::Ingress,
+            ForwardCheck::NftPrerouting => Hook::Prerouting,
+            ForwardCheck::NftForward => Hook::Forward,
+            ForwardCheck::NftPostrouting => Hook::Postrouting,
+            ForwardCheck::NftEgress => Hook::Egress,
+            ForwardCheck::Forwarding
+            | ForwardCheck::IpRules
+            | ForwardCheck::Controller
+            | ForwardCheck::ReversePath => return Verdict::Accept,
+        };
+        let evaluated = nftables::evaluate(&self.ruleset, hook, &class);
+        evaluated.then(|| self.legacy.at(hook, packets.v4))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use super::{Device, Flow, Policy, Source, Stage, Verdict};
+use super::{Device, Flow, ForwardCheck, Forwarded, Policy, Source, Stage, Verdict};
 use crate::{Error, Netlink};
 
 /// Follows the policy of the network namespace in which it was made.
@@ -22,11 +22,23 @@ pub struct PolicyMonitor {
 impl PolicyMonitor {
     /// Reads the policy of the calling thread's namespace.
     pub fn new() -> Result<Self, Error> {
+        Self::of(Source::open()?)
+    }
+
+    /// As [`PolicyMonitor::new`], without the table of family `inet` that has this name.
+    pub fn without_table(name: &str) -> Result<Self, Error> {
+        const INET: u8 = 1;
+        let mut source = Source::open()?;
+        source.rules.omit((INET, name.to_owned()));
+        Self::of(source)
+    }
+
+    fn of(source: Source) -> Result<Self, Error> {
         let mut monitor = Self {
             policy: Err(String::new()),
             generation: None,
             version: 0,
-            source: Source::open()?,
+            source,
             netlink: Netlink::new()?,
             names: BTreeMap::new(),
         };
@@ -38,16 +50,21 @@ impl PolicyMonitor {
     pub fn refresh(&mut self) {
         // Asked first: a change while the rules are read shows at the next call.
         let generation = self.source.rules.generation();
-        let (ruleset, security) = match mem::replace(&mut self.policy, Err(String::new())) {
+        let (ruleset, rest) = match mem::replace(&mut self.policy, Err(String::new())) {
             Ok(policy) if generation.is_some() && generation == self.generation => {
-                (Some(policy.ruleset), Some(policy.security))
+                (Some(policy.ruleset), Some((policy.security, policy.legacy)))
             }
             _ => (None, None),
         };
         self.generation = generation;
         self.policy = self.source.read(ruleset).map_err(|error| error.to_string());
-        let now = self.policy.as_ref().ok().map(|policy| &policy.security);
-        let mut changed = security.is_none() || now != security.as_ref();
+        let same = |policy: &Policy| {
+            let before = rest.as_ref();
+            before.is_some_and(|(security, legacy)| {
+                *security == policy.security && *legacy == policy.legacy
+            })
+        };
+        let mut changed = !self.policy.as_ref().is_ok_and(same);
         if let Ok(links) = self.netlink.links() {
             let names = links.into_iter().map(|link| (link.index, link.name));
             let before = mem::replace(&mut self.names, names.collect());
@@ -78,6 +95,20 @@ impl PolicyMonitor {
     pub fn at(&self, stage: Stage, flow: &Flow) -> Verdict {
         match &self.policy {
             Ok(policy) => policy.at(stage, flow),
+            Err(error) => Verdict::Kernel(error.clone()),
+        }
+    }
+
+    /// Whether nothing looks at packets that this machine forwards.
+    pub fn is_empty_for_forwarding(&self) -> bool {
+        let policy = self.policy.as_ref();
+        policy.is_ok_and(Policy::is_empty_for_forwarding)
+    }
+
+    /// As [`Policy::forwarded`].
+    pub fn forwarded(&self, check: ForwardCheck, packets: &Forwarded) -> Verdict {
+        match &self.policy {
+            Ok(policy) => policy.forwarded(check, packets),
             Err(error) => Verdict::Kernel(error.clone()),
         }
     }

@@ -252,6 +252,20 @@ pub struct Flow {
     pub egress: Option<Device>,
 }
 
+/// Packets of one IP version that this machine forwards, of any protocol, from and to any address, whole or in fragments.
+///
+/// None has IPv4 options, none is for this machine, and none goes to a broadcast or multicast address.
+#[derive(Clone, Debug)]
+pub struct Forwarded {
+    pub v4: bool,
+    /// The device by which packets come in.
+    pub ingress: Device,
+    /// The device by which packets leave; none where that is not known yet.
+    pub egress: Option<Device>,
+    /// Whether the packets are in frames with a VLAN tag at the hooks of devices.
+    pub tagged: bool,
+}
+
 /// A part of a packet from which rules read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
@@ -259,40 +273,120 @@ pub(crate) enum Header {
     Transport,
 }
 
+/// What is known of every packet that a question is about.
+#[derive(Clone, Debug)]
+pub(crate) struct PacketClass {
+    pub(crate) v4: bool,
+    /// None: any.
+    pub(crate) protocol: Option<u8>,
+    /// Prefixes that hold every source and every destination address.
+    pub(crate) source: (IpAddr, u8),
+    pub(crate) destination: (IpAddr, u8),
+    /// None: any.
+    pub(crate) source_port: Option<u16>,
+    pub(crate) destination_port: Option<u16>,
+    pub(crate) destination_kind: AddressKind,
+    pub(crate) user: Option<u32>,
+    pub(crate) ingress: Option<Device>,
+    pub(crate) egress: Option<Device>,
+    /// States of connection tracking that the packets can have (`NF_CT_STATE_BIT`).
+    pub(crate) states: &'static [u32],
+    /// No packet is a fragment.
+    pub(crate) whole: bool,
+    /// A VLAN tag stands before the network header.
+    pub(crate) tagged: bool,
+}
+
+/// `IPPROTO_UDP`
 const UDP: u8 = 17;
 
-impl Flow {
-    pub(crate) fn is_v4(&self) -> bool {
-        self.destination.is_ipv4()
+impl From<&Flow> for PacketClass {
+    fn from(flow: &Flow) -> Self {
+        /// New, established, related: what a correct UDP packet can be.
+        const STATES: &[u32] = &[8, 2, 4];
+        let v4 = flow.destination.is_ipv4();
+        Self {
+            v4,
+            protocol: Some(UDP),
+            source: flow.source,
+            destination: (flow.destination, if v4 { 32 } else { 128 }),
+            source_port: flow.source_port,
+            destination_port: Some(flow.destination_port),
+            destination_kind: flow.destination_kind,
+            user: flow.user,
+            ingress: flow.ingress.clone(),
+            egress: flow.egress.clone(),
+            states: STATES,
+            whole: true,
+            tagged: false,
+        }
     }
+}
 
+impl From<&Forwarded> for PacketClass {
+    fn from(packets: &Forwarded) -> Self {
+        /// New, established, related, invalid.
+        const STATES: &[u32] = &[8, 2, 4, 1];
+        let any: IpAddr = if packets.v4 {
+            [0; 4].into()
+        } else {
+            [0; 16].into()
+        };
+        Self {
+            v4: packets.v4,
+            protocol: None,
+            source: (any, 0),
+            destination: (any, 0),
+            source_port: None,
+            destination_port: None,
+            destination_kind: AddressKind::Unicast,
+            user: None,
+            ingress: Some(packets.ingress.clone()),
+            egress: packets.egress.clone(),
+            states: STATES,
+            whole: false,
+            tagged: packets.tagged,
+        }
+    }
+}
+
+impl PacketClass {
     /// What is known of a header from its first byte on.
     pub(crate) fn header(&self, header: Header) -> Bits {
-        match (header, self.destination) {
-            (Header::Transport, _) => {
+        match header {
+            Header::Transport => {
                 let mut bits = Bits::unknown(8);
-                if let Some(port) = self.source_port {
-                    bits.write(0, &Bits::exact(&port.to_be_bytes()));
+                for (at, port) in [(0, self.source_port), (2, self.destination_port)] {
+                    if let Some(port) = port {
+                        bits.write(at, &Bits::exact(&port.to_be_bytes()));
+                    }
                 }
-                bits.write(2, &Bits::exact(&self.destination_port.to_be_bytes()));
                 bits
             }
-            (Header::Network, IpAddr::V4(to)) => {
+            Header::Network if self.tagged => Bits::unknown(MAX_BYTES),
+            Header::Network if self.v4 => {
                 let mut bits = Bits::unknown(20);
-                // Version 4, five words, and an offset of 0 without MF: the reserved bit and DF are any.
+                // Version 4, five words.
                 bits.write(0, &Bits::exact(&[0x45]));
-                bits.write(6, &Bits::unknown(2).mask_xor(&[0xc0, 0], &[0, 0]));
-                bits.write(9, &Bits::exact(&[UDP]));
+                if self.whole {
+                    // An offset of 0 without MF: the reserved bit and DF are any.
+                    bits.write(6, &Bits::unknown(2).mask_xor(&[0xc0, 0], &[0, 0]));
+                }
+                if let Some(protocol) = self.protocol {
+                    bits.write(9, &Bits::exact(&[protocol]));
+                }
                 bits.write(12, &Bits::prefix(self.source.0, self.source.1));
-                bits.write(16, &Bits::exact(&to.octets()));
+                bits.write(16, &Bits::prefix(self.destination.0, self.destination.1));
                 bits
             }
-            (Header::Network, IpAddr::V6(to)) => {
+            Header::Network => {
                 let mut bits = Bits::unknown(40);
                 bits.write(0, &Bits::unknown(1).mask_xor(&[0x0f], &[0x60]));
-                bits.write(6, &Bits::exact(&[UDP]));
+                if let Some(protocol) = self.protocol {
+                    bits.write(6, &Bits::exact(&[protocol]));
+                }
                 bits.write(8, &Bits::prefix(self.source.0, self.source.1));
-                bits.write(24, &Bits::exact(&to.octets()));
+                bits.write(24, &Bits::prefix(self.destination.0, self.destination.1));
                 bits
             }
         }

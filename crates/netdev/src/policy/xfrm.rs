@@ -8,7 +8,7 @@ use netlink_sys::protocols::NETLINK_XFRM;
 use super::Verdict;
 use super::dump::{Client, is_absent};
 use super::nftables::attribute;
-use super::packet::Flow;
+use super::packet::PacketClass;
 use crate::Error;
 
 /// How often a dump that a change interrupts is begun again.
@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 8;
 pub(crate) struct SecurityPolicies {
     policies: Vec<SecurityPolicy>,
     /// Whether packets that no policy selects are dropped, in each [`Direction`].
-    blocks: [bool; 2],
+    blocks: [bool; 3],
 }
 
 /// A socket to IPsec; none where the kernel has none.
@@ -44,6 +44,7 @@ struct SecurityPolicy {
 pub(crate) enum Direction {
     In = 0,
     Out = 1,
+    Forward = 2,
 }
 
 impl Security {
@@ -85,29 +86,29 @@ impl Security {
 }
 
 /// Whether packets that no policy selects are dropped, in each direction. A kernel before 5.15 lets them through.
-fn defaults(client: &mut Client) -> io::Result<[bool; 2]> {
+fn defaults(client: &mut Client) -> io::Result<[bool; 3]> {
     const GET_DEFAULT: u16 = 0x28;
     const BLOCK: u8 = 1;
     // `xfrm_userpolicy_default`: in, forward, out.
     match client.get(GET_DEFAULT, &[0; 4]) {
         Ok(answer) => {
             let blocks = |at: usize| answer.get(at) == Some(&BLOCK);
-            Ok([blocks(0), blocks(2)])
+            Ok([blocks(0), blocks(2), blocks(1)])
         }
-        Err(error) if is_absent(&error) => Ok([false; 2]),
+        Err(error) if is_absent(&error) => Ok([false; 3]),
         Err(error) => Err(error),
     }
 }
 
 impl SecurityPolicies {
     pub(crate) fn is_empty(&self) -> bool {
-        self.policies.is_empty() && self.blocks == [false; 2]
+        self.policies.is_empty() && self.blocks == [false; 3]
     }
 
     /// What the policies of a direction do with every packet of a kind.
-    pub(crate) fn evaluate(&self, direction: Direction, flow: &Flow) -> Verdict {
+    pub(crate) fn evaluate(&self, direction: Direction, class: &PacketClass) -> Verdict {
         let mut policies = self.policies.iter().filter(|policy| {
-            policy.direction == direction as u8 && !policy.bypasses && policy.may_select(flow)
+            policy.direction == direction as u8 && !policy.bypasses && policy.may_select(class)
         });
         match policies.next() {
             Some(policy) => Verdict::Kernel(format!("the IPsec policy {}", policy.name())),
@@ -147,18 +148,17 @@ impl SecurityPolicy {
         })
     }
 
-    fn may_select(&self, flow: &Flow) -> bool {
-        const UDP: u8 = 17;
+    fn may_select(&self, class: &PacketClass) -> bool {
         let port = |selector: (u16, u16), port: Option<u16>| {
             port.is_none_or(|port| (port ^ selector.0) & selector.1 == 0)
         };
-        let length = if flow.is_v4() { 32 } else { 128 };
-        self.v4 == flow.is_v4()
-            && (self.protocol == 0 || self.protocol == UDP)
-            && overlap(self.source, flow.source.0, flow.source.1)
-            && overlap(self.destination, flow.destination, length)
-            && port(self.source_port, flow.source_port)
-            && port(self.destination_port, Some(flow.destination_port))
+        let of_protocol = |protocol: u8| self.protocol == 0 || self.protocol == protocol;
+        self.v4 == class.v4
+            && class.protocol.is_none_or(of_protocol)
+            && overlap(self.source, class.source.0, class.source.1)
+            && overlap(self.destination, class.destination.0, class.destination.1)
+            && port(self.source_port, class.source_port)
+            && port(self.destination_port, class.destination_port)
     }
 
     /// As `ip xfrm policy` shows its selector.
@@ -172,7 +172,11 @@ impl SecurityPolicy {
             format!("{address}/{length}")
         };
         let (source, destination) = (prefix(self.source), prefix(self.destination));
-        let direction = if self.direction == 0 { "in" } else { "out" };
+        let direction = match self.direction {
+            0 => "in",
+            2 => "fwd",
+            _ => "out",
+        };
         format!("src {source} dst {destination} dir {direction}")
     }
 }

@@ -5,5 +5,6 @@ mod attach;
 mod capability;
 mod common;
 mod fib;
+mod forwarding;
 mod next_hop_tracker;
 mod policy;

@@ -13,7 +13,7 @@ const PORT: u16 = 5004;
 
 /// The kind of verdict that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Accept,
     Drop,
     Kernel,
@@ -21,7 +21,7 @@ enum Outcome {
 use Outcome::{Accept, Drop, Kernel};
 
 impl Outcome {
-    fn of(verdict: &Verdict) -> Self {
+    pub(crate) fn of(verdict: &Verdict) -> Self {
         match verdict {
             Verdict::Accept => Accept,
             Verdict::Drop(_) => Drop,
@@ -31,7 +31,7 @@ impl Outcome {
 }
 
 /// Runs a program of the rules with `input`, in the namespace.
-fn load(space: &Space, program: &[&str], input: &str) {
+pub(crate) fn load(space: &Space, program: &[&str], input: &str) {
     let output = space.run(|| {
         let mut child = Command::new(program[0])
             .args(&program[1..])
@@ -49,7 +49,7 @@ fn load(space: &Space, program: &[&str], input: &str) {
     assert!(output.status.success(), "{program:?}: {errors}\n{input}");
 }
 
-fn nft(space: &Space, rules: &str) {
+pub(crate) fn nft(space: &Space, rules: &str) {
     load(
         space,
         &["nft", "-f", "-"],
@@ -364,7 +364,7 @@ const ARRIVING: &[(&str, bool, Outcome)] = &[
     ),
 ];
 
-const FILTER_DROP: &str =
+pub(crate) const FILTER_DROP: &str =
     "table inet filter { chain input { type filter hook input priority 0; policy drop; }; }";
 const FILTER_ACCEPTS_PORT: &str = "table inet filter { chain input { type filter hook input priority 0; policy drop; ct state established,related accept; ct state invalid drop; iif lo accept; udp dport 5004 accept; }; }";
 

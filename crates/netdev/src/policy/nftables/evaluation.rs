@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::expression::{Decision, Expression, Register};
 use super::ruleset::{Chain, Mapped, Rule, Ruleset, Set, TableKey};
 use super::xtables;
-use crate::policy::packet::{Bits, Device, Flow, Header, MAX_BYTES, Truth};
+use crate::policy::packet::{Bits, Device, Header, MAX_BYTES, PacketClass, Truth};
 
 /// Rules and elements that one question may look at.
 const BUDGET: usize = 1_000_000;
@@ -22,6 +22,7 @@ pub(crate) enum Hook {
     Ingress,
     Prerouting,
     Input,
+    Forward,
     Output,
     Postrouting,
     Egress,
@@ -51,14 +52,12 @@ impl Verdict {
     }
 }
 
-/// States of a connection that a correct UDP packet can have (`NF_CT_STATE_BIT`).
-const STATES: [u32; 3] = [8, 2, 4];
 /// Connection tracking is attached here. Before it, no packet has a state.
 const CONNTRACK_PRIORITY: i32 = -200;
 
 /// What the chains of a hook do with every packet of a kind, in the order of their priorities.
-pub(crate) fn evaluate(ruleset: &Ruleset, hook: Hook, flow: &Flow) -> Verdict {
-    let mut chains = attached(ruleset, hook, flow);
+pub(crate) fn evaluate(ruleset: &Ruleset, hook: Hook, class: &PacketClass) -> Verdict {
+    let mut chains = attached(ruleset, hook, class);
     chains.sort_by_key(|(_, _, _, priority)| *priority);
     let mut verdict = Verdict::Accept;
     for (table, name, chain, priority) in chains {
@@ -67,7 +66,7 @@ pub(crate) fn evaluate(ruleset: &Ruleset, hook: Hook, flow: &Flow) -> Verdict {
                 ruleset,
                 table,
                 hook,
-                flow,
+                class,
                 tracked: !hook.is_of_device() && priority > CONNTRACK_PRIORITY,
             };
             at.base_chain(name, chain)
@@ -79,18 +78,18 @@ pub(crate) fn evaluate(ruleset: &Ruleset, hook: Hook, flow: &Flow) -> Verdict {
 fn attached<'a>(
     ruleset: &'a Ruleset,
     hook: Hook,
-    flow: &Flow,
+    class: &PacketClass,
 ) -> Vec<(&'a TableKey, &'a str, &'a Chain, i32)> {
     let device = match hook {
-        Hook::Ingress => flow.ingress.as_ref(),
-        Hook::Egress => flow.egress.as_ref(),
+        Hook::Ingress => class.ingress.as_ref(),
+        Hook::Egress => class.egress.as_ref(),
         _ => None,
     };
     let mut attached = Vec::new();
     for (table, chains) in &ruleset.chains {
         for (name, chain) in chains {
             let Some(base) = &chain.base else { continue };
-            if !hook.matches(table.0, base.hook, flow.is_v4()) {
+            if !hook.matches(table.0, base.hook, class.v4) {
                 continue;
             }
             if device.is_some_and(|device| !base.is_attached_to(&device.name)) {
@@ -126,6 +125,7 @@ impl Hook {
             Self::Egress => (family, number) == (NETDEV, 1),
             Self::Prerouting => of_version && number == 0,
             Self::Input => of_version && number == 1,
+            Self::Forward => of_version && number == 2,
             Self::Output => of_version && number == 3,
             Self::Postrouting => of_version && number == 4,
         }
@@ -137,7 +137,7 @@ struct At<'a> {
     ruleset: &'a Ruleset,
     table: &'a TableKey,
     hook: Hook,
-    flow: &'a Flow,
+    class: &'a PacketClass,
     /// Whether packets have a state of connection tracking by now.
     tracked: bool,
 }
@@ -161,7 +161,11 @@ enum Ends {
 impl At<'_> {
     fn base_chain(&self, name: &str, chain: &Chain) -> Verdict {
         let mut possible = Possible::default();
-        let states: &[u32] = if self.tracked { &STATES } else { &[0] };
+        let states: &[u32] = if self.tracked {
+            self.class.states
+        } else {
+            &[0]
+        };
         for state in states {
             let mut run = Run {
                 at: self,
@@ -399,7 +403,7 @@ impl Run<'_> {
                 revision,
                 info,
             } => {
-                let matched = xtables::matches(name, *revision, info, self.at.flow, self.state)?;
+                let matched = xtables::matches(name, *revision, info, self.at.class, self.state)?;
                 *matches = matches.and(matched);
             }
             Expression::Target { name } => jumps.push((*matches, xtables::target(name)?)),
@@ -418,8 +422,8 @@ impl Run<'_> {
                 length,
             } => {
                 let value = match base {
-                    1 => self.at.flow.header(Header::Network),
-                    2 => self.at.flow.header(Header::Transport),
+                    1 => self.at.class.header(Header::Network),
+                    2 => self.at.class.header(Header::Transport),
                     _ => Bits::unknown(0),
                 };
                 bits.load(*to, &value.slice(*offset, *length));
@@ -434,8 +438,8 @@ impl Run<'_> {
 
     /// Keys of `NFT_META`, in the byte order in which the kernel loads them.
     fn meta(&self, key: u32) -> Bits {
-        let flow = self.at.flow;
-        let (protocol, family) = if flow.is_v4() {
+        let class = self.at.class;
+        let (protocol, family) = if class.v4 {
             ([0x08, 0x00], 2)
         } else {
             ([0x86, 0xdd], 10)
@@ -448,24 +452,28 @@ impl Run<'_> {
             let name = device.map_or("", |device| &device.name);
             Bits::exact(&device_name(name))
         };
-        let ingress = flow.ingress.as_ref();
+        let ingress = class.ingress.as_ref();
         // Before routing, the device to leave by is not known.
         let egress = match self.at.hook {
             Hook::Ingress | Hook::Prerouting | Hook::Input => None,
-            Hook::Output | Hook::Postrouting | Hook::Egress => flow.egress.as_ref(),
+            Hook::Forward | Hook::Output | Hook::Postrouting | Hook::Egress => {
+                class.egress.as_ref()
+            }
         };
         match key {
-            1 => Bits::exact(&protocol),
+            1 if !class.tagged => Bits::exact(&protocol),
             3 => Bits::exact(&[0; 4]),
             4 => index(ingress),
             5 => index(egress),
             6 => name(ingress),
             7 => name(egress),
-            10 => flow
+            10 => class
                 .user
                 .map_or_else(|| Bits::unknown(4), |user| Bits::exact(&user.to_ne_bytes())),
             15 if !self.at.hook.is_of_device() => Bits::exact(&[family]),
-            16 => Bits::exact(&[UDP]),
+            16 if !class.tagged => class
+                .protocol
+                .map_or_else(|| Bits::unknown(1), |protocol| Bits::exact(&[protocol])),
             _ => Bits::unknown(16),
         }
     }
@@ -483,7 +491,7 @@ impl Run<'_> {
         const DESTINATION: u32 = 2;
         // With a device the kernel looks the address up as from there, where it may be another kind.
         if (result, flags) == (ADDRESS_TYPE, DESTINATION) {
-            let kind = self.at.flow.destination_kind as u32;
+            let kind = self.at.class.destination_kind as u32;
             return Bits::exact(&kind.to_ne_bytes());
         }
         Bits::unknown(16)
@@ -556,8 +564,6 @@ enum Inner {
     /// Evaluation goes on behind the jump that led here, unless it ended.
     Leaves(Ends),
 }
-
-const UDP: u8 = 17;
 
 /// `NFT_CMP`
 fn compare(operand: &Bits, operation: u32, value: &[u8]) -> Truth {

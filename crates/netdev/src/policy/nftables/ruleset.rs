@@ -226,18 +226,35 @@ impl Ruleset {
     }
 }
 
-/// A socket to nftables; none where the kernel has no netfilter.
+/// Where the rules are asked for.
 #[derive(Debug)]
-pub(crate) struct Rules(Option<Client>);
+pub(crate) struct Rules {
+    /// None where the kernel has no netfilter.
+    client: Option<Client>,
+    /// A table that is left out.
+    omitted: Option<TableKey>,
+}
 
 impl Rules {
     /// Opens a socket in the calling thread's namespace, which it goes on asking whichever thread uses it.
     pub(crate) fn open() -> Result<Self, Error> {
         match Client::new(NETLINK_NETFILTER) {
-            Ok(client) => Ok(Self(Some(client))),
-            Err(error) if is_absent(&error) => Ok(Self(None)),
+            Ok(client) => Ok(Self::of(Some(client))),
+            Err(error) if is_absent(&error) => Ok(Self::of(None)),
             Err(error) => Err(Error::Socket(error)),
         }
+    }
+
+    fn of(client: Option<Client>) -> Self {
+        Self {
+            client,
+            omitted: None,
+        }
+    }
+
+    /// Leaves a table out of what is read.
+    pub(crate) fn omit(&mut self, table: TableKey) {
+        self.omitted = Some(table);
     }
 
     /// A number that every change of the namespace's rules and sets raises, but for elements that packets add; none
@@ -268,7 +285,7 @@ impl Rules {
 
     fn client(&mut self) -> io::Result<&mut Client> {
         let is_loaded = || Path::new("/sys/module/nf_tables").exists();
-        match &mut self.0 {
+        match &mut self.client {
             Some(client) if !ABSENT.load(Ordering::Relaxed) || is_loaded() => Ok(client),
             _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
         }
@@ -281,11 +298,15 @@ impl Rules {
             let (Some(table), Some(name)) = (string(&body, TABLE), string(&body, 3)) else {
                 continue;
             };
+            let key = (family, table);
+            if self.omitted.as_ref() == Some(&key) {
+                continue;
+            }
             let chain = Chain {
                 base: BaseChain::read(&body),
                 rules: Vec::new(),
             };
-            let table = ruleset.chains.entry((family, table)).or_default();
+            let table = ruleset.chains.entry(key).or_default();
             table.insert(name, chain);
         }
         if ruleset.chains.is_empty() {
@@ -310,6 +331,9 @@ impl Rules {
             let (Some(table), Some(name)) = (string(&body, TABLE), string(&body, 2)) else {
                 continue;
             };
+            if self.omitted.as_ref() == Some(&(family, table.clone())) {
+                continue;
+            }
             let mut set = Set::read(&body);
             if !set.is_dynamic() {
                 set.elements = self.elements(family, &table, &name)?;

@@ -1,25 +1,26 @@
 //! Matches and targets of iptables' modules. Layouts are those of `linux/netfilter/xt_*.h`.
 
 use super::expression::Decision;
-use crate::policy::packet::{AddressKind, Flow, Truth};
+use crate::policy::packet::{AddressKind, PacketClass, Truth};
 
 /// Whether a module matches; the error is an effect or a state that only the kernel has.
 pub(crate) fn matches(
     name: &str,
     revision: u32,
     info: &[u8],
-    flow: &Flow,
+    class: &PacketClass,
     state: Option<u32>,
 ) -> Result<Truth, String> {
     let matched = match (name, revision) {
         ("comment", _) => Some(Truth::True),
         ("tcp" | "icmp" | "icmp6" | "icmpv6" | "sctp" | "dccp" | "esp" | "ah", _) => {
-            Some(Truth::False)
+            // Of which protocol they are is all that is known of some packets.
+            Some(class.protocol.map_or(Truth::Unknown, |_| Truth::False))
         }
-        ("udp", 0) => udp(info, flow),
-        ("multiport", 1) => multiport(info, flow),
+        ("udp", 0) => udp(info, class),
+        ("multiport", 1) => multiport(info, class),
         ("conntrack", 2 | 3) => conntrack(info, state),
-        ("addrtype", 1) => address_type(info, flow),
+        ("addrtype", 1) => address_type(info, class),
         ("mark", 1) => mark(info),
         ("pkttype" | "length" | "dscp" | "ecn" | "tos" | "ttl" | "hl" | "cgroup", _) => {
             Some(Truth::Unknown)
@@ -54,19 +55,21 @@ fn is_within(port: Option<u16>, first: u16, last: u16) -> Truth {
 }
 
 /// `xt_udp`: the first and last source port, the first and last destination port, inversions.
-fn udp(info: &[u8], flow: &Flow) -> Option<Truth> {
+fn udp(info: &[u8], class: &PacketClass) -> Option<Truth> {
     const INVERT_SOURCE: u8 = 1;
     const INVERT_DESTINATION: u8 = 2;
     let inverted = *info.get(8)?;
-    let source = is_within(flow.source_port, half(info, 0)?, half(info, 2)?);
-    let to = Some(flow.destination_port);
+    let source = is_within(class.source_port, half(info, 0)?, half(info, 2)?);
+    let to = class.destination_port;
     let destination = is_within(to, half(info, 4)?, half(info, 6)?);
     let source = source.negate_if(inverted & INVERT_SOURCE != 0);
-    Some(source.and(destination.negate_if(inverted & INVERT_DESTINATION != 0)))
+    let ports = source.and(destination.negate_if(inverted & INVERT_DESTINATION != 0));
+    let is_udp = class.protocol.map_or(Truth::Unknown, |_| Truth::True);
+    Some(is_udp.and(ports))
 }
 
 /// `xt_multiport_v1`: flags, count, ports, which of them start a range, inversion.
-fn multiport(info: &[u8], flow: &Flow) -> Option<Truth> {
+fn multiport(info: &[u8], class: &PacketClass) -> Option<Truth> {
     const PORTS: usize = 2;
     const RANGES: usize = 32;
     const INVERT: usize = 47;
@@ -87,11 +90,11 @@ fn multiport(info: &[u8], flow: &Flow) -> Option<Truth> {
             .map(|(first, last)| is_within(port, *first, *last));
         within.fold(Truth::False, Truth::or)
     };
-    let to = any(Some(flow.destination_port));
+    let to = any(class.destination_port);
     let matched = match info.first()? {
-        0 => any(flow.source_port),
+        0 => any(class.source_port),
         1 => to,
-        2 => any(flow.source_port).or(to),
+        2 => any(class.source_port).or(to),
         _ => return None,
     };
     Some(matched.negate_if(*info.get(INVERT)? != 0))
@@ -121,7 +124,7 @@ fn conntrack(info: &[u8], state: Option<u32>) -> Option<Truth> {
 }
 
 /// `xt_addrtype_info_v1`: masks of types for the source and the destination, flags.
-fn address_type(info: &[u8], flow: &Flow) -> Option<Truth> {
+fn address_type(info: &[u8], class: &PacketClass) -> Option<Truth> {
     const INVERT_SOURCE: u32 = 1;
     const INVERT_DESTINATION: u32 = 2;
     const LIMIT_TO_DEVICE: u32 = 4 | 8;
@@ -136,7 +139,7 @@ fn address_type(info: &[u8], flow: &Flow) -> Option<Truth> {
         let is = if flags & LIMIT_TO_DEVICE != 0 {
             Truth::Unknown
         } else {
-            of_kind(flow.destination_kind).into()
+            of_kind(class.destination_kind).into()
         };
         matched = matched.and(is.negate_if(flags & INVERT_DESTINATION != 0));
     }

@@ -6,12 +6,13 @@
 //! has found gets a route of its own.
 
 mod census;
-mod first;
+pub(crate) mod first;
 mod given;
 mod kernel_route;
 mod outlet;
 mod routes;
 mod run;
+mod shortage;
 mod side;
 mod status;
 mod table;
@@ -543,16 +544,8 @@ impl<P: Plane> Follow<P> {
     fn rule(&mut self, rule: PolicyRule, gone: bool) {
         if gone {
             self.rules.remove(&rule);
-            return;
-        }
-        let first = self.rules.iter().all(|known| known.usual);
-        self.rules.insert(rule);
-        if !rule.usual && first {
-            tracing::warn!(
-                "policy routing rule {} (table {}): the data plane routes all packets by the tables local and main, whatever such rules say; see `ip rule`",
-                rule.priority,
-                rule.table
-            );
+        } else {
+            self.rules.insert(rule);
         }
     }
 

@@ -56,7 +56,7 @@ pub enum Punt {
 }
 
 /// The IP versions, each of which numbers its next hops by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     V4,
     V6,
@@ -91,6 +91,17 @@ pub trait Plane {
         hop: NextHop,
         to: &Forwarding,
     ) -> Result<(), Self::Error>;
+
+    /// Leaves all packets of a family to the kernel for as long as it lacks routes that it had no room for, and that
+    /// others would answer for.
+    ///
+    /// A plane to which no packets come has none to leave.
+    ///
+    /// # Errors
+    /// The plane's.
+    fn withhold(&mut self, _family: Family, _on: bool) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// What compiles rules, which can take seconds and needs the plane no more.
     fn compiler(&self) -> Compiler<Self::Compiled, Self::Error>;

@@ -13,7 +13,7 @@ const PRIORITY: u8 = 1;
 
 /// Of the calling thread: whether it goes first.
 #[derive(Debug, Default)]
-pub(super) struct First {
+pub(crate) struct First {
     goes: bool,
     since: Option<Instant>,
 }
@@ -21,7 +21,7 @@ pub(super) struct First {
 impl First {
     /// It is about to wait for something to do. Who may not go first is an ordinary thread, and late on a busy
     /// machine.
-    pub(super) fn waits(&mut self) {
+    pub(crate) fn waits(&mut self) {
         self.since = None;
         if !self.goes {
             self.goes = sched::fifo(PRIORITY).is_ok();
@@ -29,9 +29,16 @@ impl First {
     }
 
     /// It has something to do.
-    pub(super) fn works(&mut self) {
+    pub(crate) fn works(&mut self) {
         let since = *self.since.get_or_insert_with(Instant::now);
-        if self.goes && since.elapsed() > AHEAD {
+        if since.elapsed() > AHEAD {
+            self.yields();
+        }
+    }
+
+    /// What it does now can take long.
+    pub(crate) fn yields(&mut self) {
+        if self.goes {
             self.goes = sched::ordinary().is_err();
         }
     }

@@ -76,9 +76,24 @@ impl<P: Plane> Outlet<P> {
         let done = A::route(&mut self.plane, prefix, hop);
         if let Err(error) = &done {
             if self.told.refusals == 0 {
-                tracing::error!("route {prefix}: {error}; it is tried again every second");
+                tracing::error!(
+                    "route {prefix}: {error}; its packets are left to the kernel, and it is tried again every second"
+                );
             }
             self.told.refusals += 1;
+        }
+        done.is_ok()
+    }
+
+    /// Leaves a family to the kernel, or no longer; whether that could be done.
+    pub(super) fn withhold(&mut self, family: Family, on: bool) -> bool {
+        let done = self.plane.withhold(family, on);
+        match &done {
+            Ok(()) if on => tracing::error!(
+                "all {family:?} packets are left to the kernel: there is no room for a route, and others would answer for it"
+            ),
+            Ok(()) => tracing::info!("there is room for all {family:?} routes"),
+            Err(error) => tracing::error!("leaving {family:?} packets to the kernel: {error}"),
         }
         done.is_ok()
     }

@@ -18,12 +18,17 @@ pub(super) trait Side: Address {
         hop: Option<NextHop>,
     ) -> Result<(), P::Error>;
 
+    /// Lengths of prefixes that a plane has most likely room for, the longest first.
+    const COARSE: &'static [u8];
+
     /// Whether neighbours with this address are reached by it from elsewhere.
     fn is_routed(self) -> bool;
 }
 
 impl Side for u32 {
     const FAMILY: Family = Family::V4;
+    /// Tables have an entry for each /24.
+    const COARSE: &'static [u8] = &[24];
 
     fn of(address: IpAddr) -> Option<Self> {
         match address {
@@ -57,6 +62,7 @@ impl Side for u32 {
 
 impl Side for u128 {
     const FAMILY: Family = Family::V6;
+    const COARSE: &'static [u8] = &[48, 32, 16];
 
     fn of(address: IpAddr) -> Option<Self> {
         match address {

@@ -21,7 +21,7 @@ pub struct Status {
     pub listings: u64,
     /// How often the kernel had more changes than room for them.
     pub overruns: u64,
-    /// Policy rules beyond those that every system has, which the data plane does not follow.
+    /// Policy rules beyond those that every system has: whoever runs the plane leaves to the kernel what they are about.
     pub foreign_rules: usize,
     pub event_lag_us: Lag,
 }
@@ -43,8 +43,12 @@ pub struct Routes {
     pub prefixes: usize,
     /// Prefixes in the data plane, neighbours' included.
     pub installed: usize,
-    /// Prefixes that the plane had no room or number for; they are tried again.
+    /// Prefixes that the plane had no room or number for; their packets are left to the kernel, and they are tried again.
     pub unplaced: usize,
+    /// Of these, those without room.
+    pub without_room: usize,
+    /// Whether all packets of the family are left to the kernel, because others would answer for one of these.
+    pub withheld: bool,
     pub next_hops: Numbers,
 }
 
@@ -129,6 +133,7 @@ impl Changes {
 
 pub(super) fn routes_of<A: Side>(table: &Table<A>) -> Routes {
     let (prefixes, installed) = table.len();
+    let (without_room, without_number) = table.shortage.len();
     let mut next_hops = Numbers::default();
     for (_, way) in table.ways.numbered() {
         *match &way.told {
@@ -142,7 +147,9 @@ pub(super) fn routes_of<A: Side>(table: &Table<A>) -> Routes {
     Routes {
         prefixes,
         installed,
-        unplaced: table.unplaced(),
+        unplaced: without_room + without_number,
+        without_room,
+        withheld: table.shortage.is_exposed(),
         next_hops,
     }
 }

@@ -8,6 +8,7 @@ use netdev::monitor::Position;
 
 use super::outlet::Outlet;
 use super::routes::{Rank, Route, Routes};
+use super::shortage::{Shelter, Shortage};
 use super::side::Side;
 use super::way::{Key, WayId, Ways};
 use super::world::World;
@@ -26,8 +27,9 @@ pub(super) struct Table<A: Side> {
     placed: usize,
     /// Usable neighbours, which prefixes of whole links come to.
     neighbours: BTreeSet<(A, u32)>,
-    /// Prefixes that the plane had no room for, or that found no number.
-    unplaced: HashSet<Prefix<A>>,
+    pub(super) shortage: Shortage<A>,
+    /// Whether the plane leaves all packets to the kernel.
+    withheld: bool,
     sweep: Option<Sweep<A>>,
     generation: u8,
 }
@@ -53,7 +55,8 @@ impl<A: Side> Table<A> {
             placed: 0,
             ways: Ways::new(A::FAMILY, limit),
             neighbours: BTreeSet::new(),
-            unplaced: HashSet::default(),
+            shortage: Shortage::new(),
+            withheld: false,
             sweep: None,
             generation: 0,
         }
@@ -63,10 +66,6 @@ impl<A: Side> Table<A> {
     pub(super) fn len(&self) -> (usize, usize) {
         let known: u32 = self.lengths.iter().sum();
         (known as usize, self.placed)
-    }
-
-    pub(super) fn unplaced(&self) -> usize {
-        self.unplaced.len()
     }
 
     /// Adds a route, whose way is held for it.
@@ -232,19 +231,51 @@ impl<A: Side> Table<A> {
             .map(|(prefix, slot)| (*prefix, slot.installed))
     }
 
-    /// Has the plane send packets to a prefix where they should go by now.
+    /// Has the plane send packets to a prefix where they should go by now. Where it has no room for that they are the
+    /// kernel's, and so is what a prefix around them would answer for.
     pub(super) fn settle<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
         world: &mut World,
         out: &mut Outlet<P>,
     ) {
+        let mut due = vec![prefix];
+        while let Some(prefix) = due.pop() {
+            let mut before = self.shortage.take(prefix);
+            if before == Some(Shelter::Behind(prefix)) {
+                self.shortage.remove_stand_in(prefix);
+                before = None;
+            }
+            if self.place(prefix, world, out) {
+                // What was answered for by a prefix around this one now is by this one.
+                due.extend(self.shortage.within(prefix));
+            } else {
+                let shelter = self.shelter(prefix, world, out);
+                self.shortage.add(prefix, shelter);
+            }
+            if let Some(Shelter::Behind(stand_in)) = before
+                && self.shortage.remove_stand_in(stand_in)
+            {
+                self.place(stand_in, world, out);
+            }
+        }
+        let withheld = self.shortage.is_exposed();
+        if withheld != self.withheld && out.withhold(A::FAMILY, withheld) {
+            self.withheld = withheld;
+        }
+    }
+
+    /// Has the plane send packets to a prefix where they should go by now; whether it does.
+    fn place<P: Plane>(
+        &mut self,
+        prefix: Prefix<A>,
+        world: &mut World,
+        out: &mut Outlet<P>,
+    ) -> bool {
         let desired = self.desired(prefix, world);
         let before = self.slots.get(&prefix).map_or(NONE, |slot| slot.installed);
         let after = desired.unwrap_or(NONE);
-        if before != after {
-            self.install(prefix, before, after, world, out);
-        }
+        let placed = before == after || self.install(prefix, before, after, world, out);
         if let Some(way) = desired {
             self.ways.drop_hold(way);
         }
@@ -252,6 +283,49 @@ impl<A: Side> Table<A> {
         if slot.is_some_and(|slot| slot.installed == NONE && slot.routes.as_slice().is_empty()) {
             self.slots.remove(&prefix);
         }
+        placed
+    }
+
+    /// Has the kernel get the packets to a prefix that the plane has no room for, or whose answer it cannot change.
+    fn shelter<P: Plane>(
+        &mut self,
+        prefix: Prefix<A>,
+        world: &mut World,
+        out: &mut Outlet<P>,
+    ) -> Shelter<A> {
+        let stale = self.slots.get(&prefix);
+        let stale = stale.is_some_and(|slot| slot.installed != NONE);
+        let cover = self.installed_around(prefix);
+        let mut candidates = Vec::new();
+        if stale {
+            candidates.push(prefix);
+        } else {
+            let Some(cover) = cover else {
+                return Shelter::Open;
+            };
+            let between = |len: &&u8| (cover.len() + 1..prefix.len()).contains(*len);
+            let coarse = A::COARSE.iter().filter(between);
+            candidates
+                .extend(coarse.filter_map(|len| Prefix::containing(prefix.first(), *len).ok()));
+            candidates.push(cover);
+        }
+        for candidate in candidates {
+            self.shortage.add_stand_in(candidate);
+            if self.place(candidate, world, out) {
+                return Shelter::Behind(candidate);
+            }
+            self.shortage.remove_stand_in(candidate);
+        }
+        Shelter::None
+    }
+
+    /// The longest prefix around another one that is in the plane.
+    fn installed_around(&self, prefix: Prefix<A>) -> Option<Prefix<A>> {
+        (0..prefix.len()).rev().find_map(|len| {
+            let around = Prefix::containing(prefix.first(), len).ok()?;
+            let slot = self.slots.get(&around)?;
+            (slot.installed != NONE).then_some(around)
+        })
     }
 
     /// All that is desired, the ways of most routes first in number, each prefix after those
@@ -323,7 +397,8 @@ impl<A: Side> Table<A> {
 
     /// Tries again what the plane had no room for.
     pub(super) fn retry<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
-        let unplaced: Vec<Prefix<A>> = self.unplaced.drain().collect();
+        let mut unplaced = self.shortage.all();
+        unplaced.extend(self.shortage.take_numberless());
         for prefix in unplaced {
             self.settle(prefix, world, out);
         }
@@ -331,6 +406,9 @@ impl<A: Side> Table<A> {
 
     /// The way that packets to a prefix should take, held for the caller.
     fn desired(&mut self, prefix: Prefix<A>, world: &World) -> Option<WayId> {
+        if self.shortage.is_stand_in(prefix) {
+            return Some(self.ways.hold(&Key::Kernel));
+        }
         if prefix.len() == A::BITS
             && let Some(way) = self.neighbour_way(prefix, world)
         {
@@ -367,6 +445,7 @@ impl<A: Side> Table<A> {
         Some(self.ways.hold(&Key::one(hop, mtu)))
     }
 
+    /// Whether the plane has taken it.
     fn install<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
@@ -374,7 +453,7 @@ impl<A: Side> Table<A> {
         after: WayId,
         world: &mut World,
         out: &mut Outlet<P>,
-    ) {
+    ) -> bool {
         // The new way has its meaning before the prefix does, and the old one loses it after.
         let mut placed = after;
         let mut hop = None;
@@ -385,11 +464,10 @@ impl<A: Side> Table<A> {
             }
         }
         if !out.route(prefix, hop) {
-            self.unplaced.insert(prefix);
             if placed != NONE {
                 self.ways.release(placed, out);
             }
-            return;
+            return false;
         }
         let slot = self.slots.entry(prefix).or_insert(Slot {
             routes: Routes::None,
@@ -401,6 +479,7 @@ impl<A: Side> Table<A> {
         if before != NONE {
             self.ways.release(before, out);
         }
+        true
     }
 
     /// Where there is no number left: longer prefixes must not fall to shorter ones' next hops.
@@ -410,7 +489,7 @@ impl<A: Side> Table<A> {
         world: &mut World,
         out: &mut Outlet<P>,
     ) -> (WayId, Option<NextHop>) {
-        self.unplaced.insert(prefix);
+        self.shortage.add_numberless(prefix);
         let kernel = self.ways.hold(&Key::Kernel);
         let hop = self.ways.acquire(kernel, world, out);
         self.ways.drop_hold(kernel);

@@ -8,4 +8,5 @@ mod given;
 mod kernel;
 mod lab;
 mod plane;
+mod room;
 mod sharing;

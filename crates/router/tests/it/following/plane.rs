@@ -14,6 +14,10 @@ pub(crate) struct Memory {
     meanings: HashMap<(Family, NextHop), Forwarding>,
     /// Devices that cannot be sent by.
     pub(crate) unable: Vec<u32>,
+    /// Prefixes that there is no room for: a change of one fails.
+    pub(crate) full: fn(&str) -> bool,
+    /// Families of which all packets are left to the kernel.
+    pub(crate) withheld: Vec<Family>,
     /// What it was told since `forget`, as text.
     pub(crate) calls: Vec<String>,
     /// A full table is told without a word.
@@ -29,6 +33,8 @@ impl Memory {
             v6: Fib6::new(Layout6::Flat).unwrap(),
             meanings: HashMap::new(),
             unable: Vec::new(),
+            full: |_| false,
+            withheld: Vec::new(),
             calls: Vec::new(),
             quiet: false,
             compiling: Arc::new(|| ()),
@@ -73,10 +79,14 @@ impl Memory {
     }
 }
 
-/// A device without what the plane needs.
+/// A device without what the plane needs, or no room.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot send by device {0}")]
-pub(crate) struct Unable(u32);
+pub(crate) enum Unable {
+    #[error("cannot send by device {0}")]
+    Device(u32),
+    #[error("no room")]
+    Full,
+}
 
 impl From<Infallible> for Unable {
     fn from(never: Infallible) -> Self {
@@ -90,6 +100,9 @@ impl Plane for Memory {
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Unable> {
         self.means_something(Family::V4, hop);
+        if (self.full)(&prefix.to_string()) {
+            return Err(Unable::Full);
+        }
         match hop {
             Some(hop) => drop(self.v4.insert(prefix, hop).unwrap()),
             None => assert!(self.v4.remove(prefix).is_some(), "{prefix} was not there"),
@@ -100,6 +113,9 @@ impl Plane for Memory {
 
     fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), Unable> {
         self.means_something(Family::V6, hop);
+        if (self.full)(&prefix.to_string()) {
+            return Err(Unable::Full);
+        }
         match hop {
             Some(hop) => drop(self.v6.insert(prefix, hop).unwrap()),
             None => assert!(
@@ -114,7 +130,7 @@ impl Plane for Memory {
     fn next_hop(&mut self, family: Family, hop: NextHop, to: &Forwarding) -> Result<(), Unable> {
         match to {
             Forwarding::Neighbour(adjacency) if self.unable.contains(&adjacency.ifindex) => {
-                return Err(Unable(adjacency.ifindex));
+                return Err(Unable::Device(adjacency.ifindex));
             }
             Forwarding::Group(members) => {
                 assert!(members.len() > 1);
@@ -131,6 +147,12 @@ impl Plane for Memory {
         }
         self.meanings.insert((family, hop), to.clone());
         self.note(|| format!("{family:?} {} = {to:?}", hop.get()));
+        Ok(())
+    }
+
+    fn withhold(&mut self, family: Family, on: bool) -> Result<(), Unable> {
+        self.withheld.retain(|withheld| *withheld != family);
+        self.withheld.extend(on.then_some(family));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The kernel as a data plane: it forwards by its own tables, and filters by an nftables table of ours.
+//! The kernel as a data plane, or beside one: it forwards by its own tables, and filters by an nftables table of ours.
 //!
 //! The table is made, replaced and removed by the program `nft`, each in one transaction: a packet meets all
 //! of the rules before or all of the new ones. It sees what comes in by the router's devices and is to be
@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use crate::listing::{Error, run_nft};
 use crate::rules::{Hits, RuleSet};
+
+pub(crate) use script::TABLE;
 
 /// Rules as nft reads them, and how many there are.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ impl Filter {
         if !self.there {
             return Ok(hits);
         }
-        let listed = run_nft(&["-j", "list", "table", "inet", script::TABLE], "")?;
+        let listed = run_nft(&["-j", "list", "table", "inet", TABLE], "")?;
         let listing: Listing = serde_json::from_slice(&listed).map_err(|error| Error::Failed {
             program: "nft -j list table".to_owned(),
             what: format!("wrote no listing: {error}"),
@@ -82,7 +84,7 @@ impl Filter {
 impl Drop for Filter {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            tracing::warn!("the nftables table {} stays: {error}", script::TABLE);
+            tracing::warn!("the nftables table {} stays: {error}", TABLE);
         }
     }
 }
@@ -105,9 +107,11 @@ struct Listed {
 }
 
 impl Listed {
-    /// A rule can have two lines, which are counted together.
+    /// A rule can have several lines, which are counted together.
     fn add_to(&self, hits: &mut [Hits; 2]) {
-        let family = script::CHAINS.iter().position(|chain| *chain == self.chain);
+        let later = self.chain.strip_suffix(script::LATER);
+        let name = later.unwrap_or(&self.chain);
+        let family = script::CHAINS.iter().position(|chain| *chain == name);
         let (Some(family), Some(comment)) = (family, &self.comment) else {
             return;
         };

@@ -8,11 +8,15 @@ use acl::{ANY_PORT, Action, Address, Prefix, Protocol, Rule};
 use crate::rules::RuleSet;
 
 /// The table, which is nobody else's.
-pub(super) const TABLE: &str = "lowroad_router";
+pub(crate) const TABLE: &str = "lowroad_router";
 /// Chains of the rules of IPv4 and of IPv6.
 pub(super) const CHAINS: [&str; 2] = ["v4", "v6"];
+/// What follows the name of a chain in that of the chain of its later fragments.
+pub(super) const LATER: &str = "_later";
 /// Comment of what no rule of a chain matched; those of rules are their places in the list.
 pub(super) const NONE: &str = "none";
+/// Comment of what drops packets that hide their transport.
+const HIDDEN: &str = "hidden";
 
 /// Protocols whose ports a rule sees; of all others both are zero.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
@@ -24,6 +28,9 @@ pub(super) fn removal() -> String {
 
 /// Puts the table in the place of the one before: for packets that come in by these devices, by any if
 /// none is named, and are to be forwarded.
+///
+/// Later fragments have no ports. They are dropped where each value of the ports leads to a drop; else it is the first
+/// fragment that is dropped or not, without which the others come to nothing.
 pub(super) fn table(set: &RuleSet, interfaces: &[String]) -> String {
     let mut text = removal();
     text.push_str(&format!(
@@ -35,26 +42,57 @@ pub(super) fn table(set: &RuleSet, interfaces: &[String]) -> String {
         let names: Vec<String> = interfaces.iter().map(|name| format!("{name:?}")).collect();
         text.push_str(&format!("iifname != {{ {} }} accept\n", names.join(", ")));
     }
-    // What has no ports because it is a later fragment meets no rule of any data plane.
-    let families = [
-        ("ipv4", "ip frag-off & 0x1fff != 0", lines("ip", &set.v4)),
-        ("ipv6", "frag frag-off != 0", lines("ip6", &set.v6)),
+    let [v4, v6] = CHAINS;
+    let rules6 = lines("ip6", &set.v6, Part::Whole);
+    let whole6 = if rules6.contains(" th ") || rules6.starts_with("th ") {
+        shown(v6)
+    } else {
+        format!("goto {v6}\n")
+    };
+    text.push_str(&format!(
+        "ip frag-off & 0x1fff != 0 goto {v4}{LATER}\n\
+         meta nfproto ipv4 goto {v4}\n\
+         frag frag-off != 0 goto {v6}{LATER}\n\
+         {whole6}}}\n"
+    ));
+    let chains = [
+        (v4, "", lines("ip", &set.v4, Part::Whole)),
+        (v4, LATER, lines("ip", &set.v4, Part::Later)),
+        (v6, "", rules6),
+        (v6, LATER, lines("ip6", &set.v6, Part::Later)),
     ];
-    for ((family, ..), chain) in families.iter().zip(CHAINS) {
-        text.push_str(&format!("meta nfproto {family} jump {chain}\n"));
-    }
-    text.push_str("}\n");
-    for ((_, fragment, lines), chain) in families.iter().zip(CHAINS) {
+    for (chain, part, lines) in chains {
         text.push_str(&format!(
-            "chain {chain} {{\n{fragment} accept\n{lines}counter comment \"{NONE}\"\n}}\n"
+            "chain {chain}{part} {{\n{lines}counter comment \"{NONE}\"\n}}\n"
         ));
     }
     text.push_str("}\n");
     text
 }
 
+/// Goes on with IPv6 packets that show the ports rules ask for, and drops those whose extension headers hide them: first
+/// fragments without them (RFC 7112), and chains that are cut off. Where the transport is not found, neither line
+/// matches.
+fn shown(chain: &str) -> String {
+    let ports = WITH_PORTS.map(|number| number.to_string()).join(", ");
+    format!(
+        "meta l4proto != {{ {ports} }} goto {chain}\n\
+         th sport 0-65535 goto {chain}\n\
+         counter drop comment \"{HIDDEN}\"\n"
+    )
+}
+
+/// Which packets of a family lines are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All that show their transport.
+    Whole,
+    /// Fragments without one.
+    Later,
+}
+
 /// One line or two for each rule, in their order.
-fn lines<A: Address + Display>(family: &str, rules: &[Rule<A>]) -> String
+fn lines<A: Address + Display>(family: &str, rules: &[Rule<A>], part: Part) -> String
 where
     Prefix<A>: Display,
 {
@@ -71,7 +109,7 @@ where
             Action::Drop => "drop",
             Action::Accept | Action::Punt => "accept",
         };
-        for transport in transports(rule) {
+        for transport in transports(rule, part) {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
@@ -83,7 +121,7 @@ where
 }
 
 /// What a rule says of protocol and ports: protocols with ports and those without are asked apart.
-fn transports<A: Address>(rule: &Rule<A>) -> Vec<String> {
+fn transports<A: Address>(rule: &Rule<A>, part: Part) -> Vec<String> {
     let ranges = [
         ("sport", &rule.source_ports),
         ("dport", &rule.destination_ports),
@@ -101,7 +139,12 @@ fn transports<A: Address>(rule: &Rule<A>) -> Vec<String> {
         .iter()
         .all(|(_, range)| range.contains(&0))
         .then(|| protocols(rule.protocol, |number| !WITH_PORTS.contains(&number)));
-    let with = with.map(|protocols| protocols + &asked);
+    let with = match (part, rule.action) {
+        (Part::Whole, _) => with.map(|protocols| protocols + &asked),
+        // It may be of a packet that another rule lets pass.
+        (Part::Later, Action::Drop) => None,
+        (Part::Later, Action::Accept | Action::Punt) => with,
+    };
     with.into_iter().chain(without.flatten()).collect()
 }
 
@@ -137,7 +180,7 @@ mod tests {
     use super::*;
 
     fn line(rule: Rule4) -> String {
-        lines("ip", &[rule])
+        lines("ip", &[rule], Part::Whole)
     }
 
     #[test]
@@ -155,6 +198,26 @@ mod tests {
             "ip saddr 10.0.0.0/8 ip daddr 192.0.2.7/32 meta l4proto 6 th dport 80-90 counter drop comment \"0\"\n"
         );
         assert_eq!(line(Rule4::default()), "counter accept comment \"0\"\n");
+    }
+
+    #[test]
+    fn later_fragments_are_dropped_where_no_port_would_save_them() {
+        let rule = |ports: RangeInclusive<u16>, action| Rule4 {
+            destination_ports: ports,
+            protocol: Protocol::exactly(17),
+            action,
+            ..Rule4::default()
+        };
+        let later = |rule| lines("ip", &[rule], Part::Later);
+        assert_eq!(later(rule(9..=9, Action::Drop)), "");
+        assert_eq!(
+            later(rule(9..=9, Action::Accept)),
+            "meta l4proto 17 counter accept comment \"0\"\n"
+        );
+        assert_eq!(
+            later(rule(ANY_PORT, Action::Drop)),
+            "meta l4proto 17 counter drop comment \"0\"\n"
+        );
     }
 
     #[test]

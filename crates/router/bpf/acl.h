@@ -114,8 +114,12 @@ struct {
 	__array(values, struct acl_map);
 } acls SEC(".maps");
 
-/* Of each family: 0 without rules, else 1 or 2. */
+/*
+ * Of each family: 0 without rules, else 1 or 2. Then a bit for each family: the kernel lacks its
+ * rules, one of which drops packets.
+ */
 TABLE(acl_in_force);
+#define ACL_ALONE 2
 
 /* A key's way through the classifier. */
 struct walk {

@@ -25,21 +25,23 @@ static __always_inline __u32 acl_hash4(__u64 addresses, const __u8 *lengths)
 	return (sum ^ sum >> 15) * ACL_MIX2;
 }
 
-/* Mixes the first `bits` of an address: words[0] is its low half. */
+/* Mixes the first `bits` of an address: words[0] is its low half. Without branches, each of which
+ * the verifier would follow for everything that comes after.
+ */
 static __always_inline __u64 acl_fold(const __u64 *words, __u32 bits)
 {
-	__u32 rest = 128 - bits;
-	__u64 low = words[0], high = words[1];
+	__u64 rest = 128 - bits;
+	__u64 halves = rest >> 6 & 3;
+	/* All ones where no half is shifted out, and where one is. */
+	__u64 none = (__s64)(halves - 1) >> 63;
+	__u64 one = 0 - (halves & 1);
+	__u64 low, high;
 
-	if (rest >= 128) {
-		low = high = 0;
-	} else if (rest >= 64) {
-		low = high >> (rest & 63);
-		high = 0;
-	} else if (rest) {
-		low = low >> (rest & 63) | high << ((64 - rest) & 63);
-		high >>= rest & 63;
-	}
+	rest &= 63;
+	high = words[1] >> rest;
+	low = words[0] >> rest | words[1] << 1 << (63 - rest);
+	low = (low & none) | (high & one);
+	high &= none;
 	high *= ACL_WIDE0;
 	return (low ^ high ^ high >> 29) * ACL_WIDE1;
 }

@@ -5,6 +5,7 @@
 
 #include <bpf/bpf_endian.h>
 #include "hops.h"
+#include "source.h"
 #include "lowroad/csum.h"
 #include "lowroad/parse.h"
 
@@ -85,13 +86,34 @@ static __always_inline int frame(struct xdp_md *ctx, const struct packet *p,
 	return 0;
 }
 
+/* Whether no rule of the kernel's is about packets that come and leave this way. */
+static __always_inline bool is_fast_pair(struct xdp_md *ctx, const struct packet *p,
+					 const struct entrance *in, const struct adjacency *to)
+{
+	bool v6 = p->family == AF_INET6;
+	struct pair pair = {};
+
+	if (!(in->flags & (v6 ? PORT_PAIRS_V6 : PORT_PAIRS_V4)))
+		return true;
+	pair.from = ctx->ingress_ifindex;
+	pair.to = to->ifindex;
+	pair.from_vlan = vlan_of(p);
+	pair.to_vlan = to->vlan;
+	pair.v6 = v6;
+	return bpf_map_lookup_elem(&pairs, &pair);
+}
+
 /* The verdict for the kernel, and the end. */
-static __always_inline int send(struct xdp_md *ctx, const struct packet *p, __u32 index, __u32 *end)
+static __always_inline int send(struct xdp_md *ctx, const struct packet *p,
+				const struct entrance *in, __u32 index, __u32 *end)
 {
 	const struct adjacency *to = bpf_map_lookup_elem(&adjacencies, &index);
 
 	*end = PUNT_NO_MEANING;
 	if (!to)
+		return XDP_PASS;
+	*end = PUNT_POLICY;
+	if (!is_fast_pair(ctx, p, in, to))
 		return XDP_PASS;
 	*end = PUNT_TOO_LONG;
 	if (p->ip_length > to->mtu)

@@ -90,6 +90,16 @@ static __always_inline void count_rule(const struct walk *w, const struct acl_he
 		(*packets)++;
 }
 
+/* The end of a packet that no rule could be asked about: the kernel asks them, if it has them. What
+ * is for this host alone meets no rules, but of a packet that is damaged that is not looked for.
+ */
+static __always_inline __u32 unasked(const struct packet *p, __u32 end)
+{
+	__u64 alone = number(&acl_in_force, ACL_ALONE, 8);
+
+	return alone >> (p->family == AF_INET6) & 1 ? DROP_UNFILTERED : end;
+}
+
 /* ADMITTED, or the end that the rules decide. */
 static __always_inline __u32 filter(struct xdp_md *ctx, struct packet *p, bool v6)
 {
@@ -100,13 +110,13 @@ static __always_inline __u32 filter(struct xdp_md *ctx, struct packet *p, bool v
 		return ADMITTED;
 	if (header->looks_at_ports) {
 		if (p->fragment != FRAGMENT_NONE)
-			return PUNT_UNKEYED;
+			return unasked(p, PUNT_UNKEYED);
 		if (has_other_ports(p) && !read_other_ports(ctx, p))
-			return PUNT_UNKEYED;
+			return unasked(p, PUNT_UNKEYED);
 	}
 	fill_key(&w, p, v6);
 	if (!walk(&w, v6))
-		return PUNT_RULES_UNFINISHED;
+		return unasked(p, PUNT_RULES_UNFINISHED);
 	count_rule(&w, header);
 	if (w.best == ACL_NONE)
 		return ADMITTED;
@@ -118,6 +128,22 @@ static __always_inline __u32 filter(struct xdp_md *ctx, struct packet *p, bool v
 	default:
 		return ADMITTED;
 	}
+}
+
+/* Functions of their own: the verifier looks at each once, not for each way that leads to it. */
+__noinline __u32 filter4(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? filter(ctx, p, false) : PUNT_MALFORMED;
+}
+
+__noinline __u32 filter6(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? filter(ctx, p, true) : PUNT_MALFORMED;
+}
+
+static __always_inline bool has_rules(const struct packet *p)
+{
+	return number(&acl_in_force, p->family == AF_INET6, 8);
 }
 
 #endif

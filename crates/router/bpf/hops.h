@@ -5,6 +5,7 @@
 
 #include "layout.h"
 #include "lowroad/parse.h"
+#include "lpm4.h"
 #include "tables.h"
 
 /* Of IPv4's next hops, then of IPv6's. */
@@ -38,16 +39,17 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 	return hash ^ hash >> 29;
 }
 
-/* Addresses, protocol and ports; all fragments of a packet go one way, so theirs are not looked at.
+/* Of addresses, protocol and ports, by the seed; all fragments of a packet go one way, so theirs
+ * are not looked at.
  */
 static __always_inline __u32 flow_bucket(const struct packet *p)
 {
 	const __u32 *source = p->source.in6_u.u6_addr32;
 	const __u32 *destination = p->destination.in6_u.u6_addr32;
-	__u64 hash = p->protocol;
+	__u64 hash = settings.seed ^ p->protocol;
 
 	if (p->fragment == FRAGMENT_NONE)
-		hash |= (__u64)p->source_port << 8 | (__u64)p->destination_port << 24;
+		hash ^= (__u64)p->source_port << 8 | (__u64)p->destination_port << 24;
 	hash = mix(hash, (__u64)source[3] << 32 | destination[3]);
 	if (p->family == AF_INET6) {
 		hash = mix(hash, (__u64)source[0] << 32 | source[1]);

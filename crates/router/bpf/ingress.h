@@ -19,8 +19,26 @@ struct {
 	__type(value, struct port);
 } ports SEC(".maps");
 
+/* The pairs that no rule of the kernel's is about, of ports that say so. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pair);
+	__type(value, __u8);
+} pairs SEC(".maps");
+
+/* A frame's way in, beside the packet. */
+struct entrance {
+	/* Of the port. */
+	__u8 flags;
+	__u8 reverse_path;
+	/* 0, or why the kernel has to see the packet once rules have been asked. */
+	__u16 later;
+};
+
 static __always_inline __u32 admit_frame(const struct ethhdr *eth, __u32 ifindex,
-					 const struct packet *p)
+					 const struct packet *p, struct entrance *in)
 {
 	struct port_key key = { .ifindex = ifindex };
 	const struct port *port;
@@ -36,6 +54,8 @@ static __always_inline __u32 admit_frame(const struct ethhdr *eth, __u32 ifindex
 		return PUNT_NOT_OURS;
 	for (int i = 0; i < ETH_ALEN; i++)
 		differing |= port->mac[i] ^ eth->h_dest[i];
+	in->flags = port->flags;
+	in->reverse_path = port->reverse_path;
 	return differing ? PUNT_NOT_OURS : ADMITTED;
 }
 
@@ -51,7 +71,7 @@ static __always_inline bool is_many4(__u32 address)
 }
 
 /* In the order of the kernel's ip_route_input_slow(). */
-static __always_inline __u32 admit_ipv4(const struct iphdr *ip, const struct packet *p)
+static __always_inline __u32 admit_ipv4(const struct iphdr *ip, struct entrance *in)
 {
 	__u32 source = bpf_ntohl(ip->saddr);
 	__u32 destination = bpf_ntohl(ip->daddr);
@@ -61,10 +81,12 @@ static __always_inline __u32 admit_ipv4(const struct iphdr *ip, const struct pac
 #pragma unroll
 	for (int i = 0; i < sizeof(*ip) / 4; i++)
 		sum = csum_add(sum, words[i]);
-	if (p->l4 - p->l3 != sizeof(*ip))
-		return PUNT_OPTIONS;
-	if (csum_fold(sum) != 0xffff)
+	/* Of a header with options the kernel checks the sum. */
+	if (ip->ihl * 4 != sizeof(*ip)) {
+		in->later = PUNT_OPTIONS;
+	} else if (csum_fold(sum) != 0xffff) {
 		return PUNT_MALFORMED;
+	}
 	if (is_many4(destination))
 		return PUNT_NOT_UNICAST;
 	if (is_many4(source) || source >> 24 == 0 || is_loopback4(source))
@@ -89,10 +111,10 @@ static __always_inline bool is_link_local6(const struct in6_addr *address)
 	return (bpf_ntohl(address->in6_u.u6_addr32[0]) & 0xffc00000) == 0xfe800000;
 }
 
-static __always_inline __u32 admit_ipv6(const struct ipv6hdr *ip, const struct packet *p)
+static __always_inline __u32 admit_ipv6(const struct ipv6hdr *ip, struct entrance *in)
 {
 	if (ip->nexthdr == IPPROTO_HOPOPTS)
-		return PUNT_OPTIONS;
+		in->later = PUNT_OPTIONS;
 	if (ip->daddr.in6_u.u6_addr8[0] == 0xff || is_link_local6(&ip->daddr))
 		return PUNT_NOT_UNICAST;
 	if (ip->saddr.in6_u.u6_addr8[0] == 0xff || is_special6(&ip->saddr) ||
@@ -101,9 +123,11 @@ static __always_inline __u32 admit_ipv6(const struct ipv6hdr *ip, const struct p
 	return ADMITTED;
 }
 
-/* What the parser's verdict means here: what a transport says is its ends' affair, but for rules.
+/*
+ * What the parser's verdict means here: what a transport says is its ends' affair, but for rules.
+ * The kernel forwards packets of which this program does not find the transport.
  */
-static __always_inline __u32 admit_parsed(int verdict, const struct packet *p)
+static __always_inline __u32 admit_parsed(int verdict)
 {
 	switch (verdict) {
 	case PARSE_OK:
@@ -115,7 +139,7 @@ static __always_inline __u32 admit_parsed(int verdict, const struct packet *p)
 	case PARSE_TOO_MANY_TAGS:
 		return PUNT_NOT_OURS;
 	case PARSE_TOO_MANY_EXTENSIONS:
-		return PUNT_OPTIONS;
+		return PUNT_UNKEYED;
 	default:
 		return PUNT_MALFORMED;
 	}

@@ -16,6 +16,8 @@ enum end {
 	DROP_DEVICE,
 	/* The device's driver did not take it. */
 	DROP_TRANSMIT,
+	/* A rule may drop it, and neither this program nor the kernel can ask the rules. */
+	DROP_UNFILTERED,
 	PUNT_LOCAL,
 	PUNT_REFUSED,
 	PUNT_UNRESOLVED,
@@ -35,6 +37,11 @@ enum end {
 	PUNT_NOT_IP,
 	PUNT_MALFORMED,
 	PUNT_MARTIAN,
+	/* The kernel looks whether the source is reached by the device, and this program found that
+	 * it may not be. */
+	PUNT_REVERSE_PATH,
+	/* The kernel's own rules decide about it. */
+	PUNT_POLICY,
 	/* Not for this router's link-layer address, or by a VLAN that it has not. */
 	PUNT_NOT_OURS,
 	/* The table changed during each of several lookups. */
@@ -64,7 +71,34 @@ struct port_key {
 
 struct port {
 	__u8 mac[6];
-	__u16 padding;
+	/* Of enum port_flags. */
+	__u8 flags;
+	/* Of enum reverse_path, for IPv4. */
+	__u8 reverse_path;
+};
+
+enum port_flags {
+	/* All packets of the IP version are the kernel's. */
+	PORT_KERNEL_V4 = 1,
+	PORT_KERNEL_V6 = 2,
+	/* Those are fast that leave by a device of `pairs`. */
+	PORT_PAIRS_V4 = 4,
+	PORT_PAIRS_V6 = 8,
+};
+
+enum reverse_path {
+	REVERSE_PATH_OFF = 0,
+	REVERSE_PATH_STRICT = 1,
+	REVERSE_PATH_LOOSE = 2,
+};
+
+/* Where packets come in and leave, with VLAN ids, NO_VLAN for none. */
+struct pair {
+	__u32 from;
+	__u32 to;
+	__u16 from_vlan;
+	__u16 to_vlan;
+	__u32 v6;
 };
 
 enum meaning_kind {
@@ -114,6 +148,8 @@ struct group {
 
 /* Decided when the program is loaded. */
 struct settings {
+	/* Of the hash by which flows are shared out among the members of groups. */
+	__u64 seed;
 	/* IPv4 next hops beyond a byte: the second table and the groups have words. */
 	__u8 v4_words;
 	/* Packets whose source is this router's own address are martians. */

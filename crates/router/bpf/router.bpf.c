@@ -14,52 +14,66 @@
 #include "lpm6.h"
 #include "hops.h"
 #include "ingress.h"
+#include "source.h"
 #include "filter.h"
 #include "egress.h"
 #include "count.h"
 #include "lost.h"
 
 /* Whether the frame is to be forwarded, and the packet in it. */
-static __always_inline __u32 admit(struct xdp_md *ctx, struct packet *p)
+static __always_inline __u32 admit(struct xdp_md *ctx, struct packet *p, struct entrance *in)
 {
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
-	int verdict = parse_packet(data, end, p);
-	__u32 admitted = admit_parsed(verdict, p);
+	__u32 parsed = admit_parsed(parse_packet(data, end, p));
+	__u32 admitted;
 
-	if (admitted != ADMITTED)
-		return admitted;
+	if (parsed == PUNT_NOT_IP || parsed == PUNT_NOT_OURS)
+		return parsed;
 	if (data + sizeof(struct ethhdr) > end)
 		return PUNT_MALFORMED;
-	admitted = admit_frame(data, ctx->ingress_ifindex, p);
+	admitted = admit_frame(data, ctx->ingress_ifindex, p, in);
 	if (admitted != ADMITTED)
 		return admitted;
+	if (parsed != ADMITTED)
+		return unasked(p, parsed);
 	if (p->family == AF_INET) {
 		struct iphdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
 
-		return ip ? admit_ipv4(ip, p) : PUNT_MALFORMED;
+		return ip ? admit_ipv4(ip, in) : PUNT_MALFORMED;
 	} else {
 		struct ipv6hdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
 
-		return ip ? admit_ipv6(ip, p) : PUNT_MALFORMED;
+		return ip ? admit_ipv6(ip, in) : PUNT_MALFORMED;
 	}
 }
 
-static __always_inline __u32 next_hop(const struct packet *p, const struct in6_addr *address)
+/* Whether the kernel's own rules decide about all packets that come this way. */
+static __always_inline bool is_kernels(const struct packet *p, const struct entrance *in)
 {
-	if (p->family == AF_INET)
-		return lpm4(bpf_ntohl(address->in6_u.u6_addr32[3]));
-	return lpm6(address);
+	return in->flags & (p->family == AF_INET6 ? PORT_KERNEL_V6 : PORT_KERNEL_V4);
 }
 
-static __always_inline bool is_local(__u64 meaning)
+/* ADMITTED, or what the rules come to and what the kernel has to see whatever they say. */
+static __always_inline __u32 decide(struct xdp_md *ctx, struct packet *p, struct entrance *in)
 {
-	return meaning_kind(meaning) == MEANING_PUNT && meaning_index(meaning) == PUNT_LOCAL;
+	__u32 end;
+
+	if (!in->later)
+		in->later = admit_source(ctx, p, in);
+	if (has_rules(p)) {
+		end = p->family == AF_INET ? filter4(ctx, p) : filter6(ctx, p);
+		if (end != ADMITTED)
+			return end;
+	}
+	if (in->later)
+		return in->later;
+	return is_kernels(p, in) ? PUNT_POLICY : ADMITTED;
 }
 
 /* What is done with a packet that no rule has decided. */
-static __always_inline int follow(struct xdp_md *ctx, const struct packet *p, __u64 meaning,
-				  __u32 *end)
+static __always_inline int follow(struct xdp_md *ctx, const struct packet *p,
+				  const struct entrance *in, __u64 meaning, __u32 *end)
 {
 	if (meaning_kind(meaning) == MEANING_DROP) {
 		*end = DROP_ROUTE;
@@ -71,39 +85,38 @@ static __always_inline int follow(struct xdp_md *ctx, const struct packet *p, __
 	if (meaning_kind(meaning) == MEANING_GROUP)
 		meaning = member_meaning(p, meaning_index(meaning));
 	if (meaning_kind(meaning) == MEANING_NEIGHBOUR)
-		return send(ctx, p, meaning_index(meaning), end);
+		return send(ctx, p, in, meaning_index(meaning), end);
 	*end = meaning_kind(meaning) == MEANING_PUNT ? meaning_index(meaning) : PUNT_NO_MEANING;
 	return XDP_PASS;
 }
 
 static __always_inline int route(struct xdp_md *ctx, __u32 *end)
 {
+	struct entrance in = {};
 	struct packet p;
 	__u64 meaning;
 	__u32 hop;
 
-	*end = admit(ctx, &p);
+	*end = admit(ctx, &p, &in);
 	if (*end != ADMITTED)
-		return XDP_PASS;
+		return *end == DROP_UNFILTERED ? XDP_DROP : XDP_PASS;
 	hop = next_hop(&p, &p.destination);
-	*end = PUNT_BUSY;
-	if (hop == LPM_BUSY)
-		return XDP_PASS;
+	if (hop == LPM_BUSY) {
+		*end = unasked(&p, PUNT_BUSY);
+		return *end == DROP_UNFILTERED ? XDP_DROP : XDP_PASS;
+	}
 	meaning = meaning_of(&p, hop);
 	*end = PUNT_LOCAL;
 	if (is_local(meaning))
 		return XDP_PASS;
-	*end = PUNT_MARTIAN;
-	if (settings.check_source && is_local(meaning_of(&p, next_hop(&p, &p.source))))
-		return XDP_PASS;
-	*end = p.family == AF_INET ? filter(ctx, &p, false) : filter(ctx, &p, true);
+	*end = decide(ctx, &p, &in);
 	if (*end != ADMITTED)
-		return *end == DROP_RULE ? XDP_DROP : XDP_PASS;
+		return *end == DROP_RULE || *end == DROP_UNFILTERED ? XDP_DROP : XDP_PASS;
 	if (!hop) {
 		*end = PUNT_NO_ROUTE;
 		return XDP_PASS;
 	}
-	return follow(ctx, &p, meaning, end);
+	return follow(ctx, &p, &in, meaning, end);
 }
 
 SEC("xdp") int route_frame(struct xdp_md *ctx)

@@ -34,11 +34,6 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
-struct device {
-	__u8 mac[6];
-	__u8 padding[2];
-};
-
 /* By interface. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -50,6 +45,8 @@ struct {
 enum {
 	SEEN,
 	STEERED,
+	/* A rule may drop it, and neither threads nor the kernel can ask the rules. */
+	UNFILTERED,
 	COUNTS
 };
 
@@ -68,36 +65,46 @@ static __always_inline void count(__u32 which)
 		*value += 1;
 }
 
-static __always_inline bool is_ours(const struct ethhdr *eth, __u32 ifindex)
+static __always_inline bool is_ours(const struct ethhdr *eth, const struct device *device)
 {
-	const struct device *device = bpf_map_lookup_elem(&devices, &ifindex);
 	__u8 differing = 0;
 
-	if (!device)
-		return false;
 	for (int i = 0; i < 6; i++)
 		differing |= device->mac[i] ^ eth->h_dest[i];
 	return !differing;
+}
+
+/* What is done with a frame that rules may be about, and that threads cannot ask them about. */
+static __always_inline int unasked(const struct device *device, bool v6)
+{
+	if (!(device->flags & (v6 ? DEVICE_ALONE_V6 : DEVICE_ALONE_V4)))
+		return XDP_PASS;
+	count(UNFILTERED);
+	return XDP_DROP;
 }
 
 SEC("xdp") int router_steer(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct queue queue = { .ifindex = ctx->ingress_ifindex, .number = ctx->rx_queue_index };
+	const struct device *device;
 	struct ethhdr *eth = data;
+	enum way way;
 	__u32 *socket;
+	bool v6;
 
 	count(SEEN);
-	if ((void *)(eth + 1) > end || !is_ours(eth, queue.ifindex))
+	device = bpf_map_lookup_elem(&devices, &queue.ifindex);
+	if (!device || (void *)(eth + 1) > end || !is_ours(eth, device))
 		return XDP_PASS;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		if (!is_plain4(eth + 1, end))
-			return XDP_PASS;
-	} else if (eth->h_proto != bpf_htons(ETH_P_IPV6) || !is_plain6(eth + 1, end)) {
+	v6 = eth->h_proto == bpf_htons(ETH_P_IPV6);
+	if (!v6 && eth->h_proto != bpf_htons(ETH_P_IP))
 		return XDP_PASS;
-	}
+	way = v6 ? way6(eth + 1, end, device) : way4(ctx, eth + 1, end, device);
+	if (way == WAY_UNASKED)
+		return unasked(device, v6);
 	socket = bpf_map_lookup_elem(&queues, &queue);
-	if (!socket)
+	if (way == WAY_STACK || !socket)
 		return XDP_PASS;
 	count(STEERED);
 	return bpf_redirect_map(&sockets, *socket, XDP_PASS);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use control::config::{Document, Error, Http, Spanned};
 use netdev::XdpMode;
+use netdev::policy::ForwardCheck;
 use serde::Deserialize;
 use units::Span;
 
@@ -31,6 +32,10 @@ pub struct Config {
     /// Of `af-xdp`: each takes one queue of every device.
     pub threads: usize,
     pub batches: Batches,
+    /// Of the hash by which flows are shared out among several next hops; none: another one each time.
+    pub ecmp_seed: Option<u64>,
+    /// Checks of the kernel that are skipped for packets that a datapath forwards past it.
+    pub bypass: Vec<ForwardCheck>,
     pub control: PathBuf,
     pub http: Option<Http>,
     /// A table image whose routes are routed by in place of the kernel's, and its rules.
@@ -89,6 +94,8 @@ struct RouterSection {
     batch_wait: Option<Spanned<Span>>,
     device: Option<Spanned<String>>,
     fallback: Option<Spanned<Fallback>>,
+    ecmp_seed: Option<Spanned<u64>>,
+    bypass: Option<Spanned<Vec<Spanned<String>>>>,
     control: Option<PathBuf>,
     http: Option<Spanned<Http>>,
     table: Option<Spanned<PathBuf>>,
@@ -140,6 +147,11 @@ pub fn load(path: &Path) -> Result<Config, Error> {
 fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
     let File { router, rules } = document.parse()?;
     let batches = router.batches(document)?;
+    let bypass = router.bypass(document)?;
+    if let (Datapath::Kernel, Some(seed)) = (router.datapath, &router.ecmp_seed) {
+        let message = "ecmp_seed: the datapath kernel shares flows out by its own hash";
+        return Err(document.error(seed.span(), message));
+    }
     let http = Http::check(router.http, document)?;
     if let (Datapath::Kernel, Some(table)) = (router.datapath, &router.table) {
         return Err(document.error(table.span(), format!("table: {KERNEL_TABLE}")));
@@ -168,6 +180,8 @@ fn check(document: &Document, folder: Option<&Path>) -> Result<Config, Error> {
         },
         threads: router.threads.map_or(1, Spanned::into_inner),
         batches,
+        ecmp_seed: router.ecmp_seed.map(Spanned::into_inner),
+        bypass,
         control: router.control.unwrap_or_else(|| CONTROL.into()),
         http,
         table: router
@@ -264,6 +278,21 @@ impl RouterSection {
         };
         Err(document.error(span.unwrap_or(0..0), format!("{name}: {what}")))
     }
+
+    fn bypass(&self, document: &Document) -> Result<Vec<ForwardCheck>, Error> {
+        let Some(named) = &self.bypass else {
+            return Ok(Vec::new());
+        };
+        if self.datapath == Datapath::Kernel {
+            let message = "bypass: the datapath kernel forwards all packets itself";
+            return Err(document.error(named.span(), message));
+        }
+        let check = |name: &Spanned<String>| {
+            let check = ForwardCheck::from_str(name.get_ref());
+            check.map_err(|error| document.error(name.span(), format!("bypass: {error}")))
+        };
+        named.get_ref().iter().map(check).collect()
+    }
 }
 
 fn within(folder: Option<&Path>, file: &Path) -> PathBuf {
@@ -329,6 +358,17 @@ mod tests {
             fallback: true,
         };
         assert_eq!(config.batches, wanted);
+        assert_eq!((config.ecmp_seed, config.bypass), (None, vec![]));
+        let config = read(
+            "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\necmp_seed = 7\n\
+             bypass = [\"nft-forward\", \"rp-filter\"]\n",
+        )
+        .unwrap();
+        assert_eq!(config.ecmp_seed, Some(7));
+        assert_eq!(
+            config.bypass,
+            [ForwardCheck::NftForward, ForwardCheck::ReversePath]
+        );
         let config = read("[router]\ndatapath = \"kernel\"\n").unwrap();
         assert_eq!(config.control, Path::new(CONTROL));
     }
@@ -367,6 +407,18 @@ mod tests {
             (
                 "[router]\ndatapath = \"af-xdp\"\ninterfaces = [\"a\"]\nfallback = \"cpu\"\n",
                 "r.toml:4: fallback: goes on when a device is lost: name the device",
+            ),
+            (
+                "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\nbypass = [\n\"nft-foward\"]\n",
+                "r.toml:5: bypass: `nft-foward` is unknown; the checks are nft-ingress, nft-prerouting, controller, ip-rules, forwarding, rp-filter, ipsec-forward, nft-forward, ipsec-out, nft-postrouting, nft-egress",
+            ),
+            (
+                "[router]\ndatapath = \"kernel\"\nbypass = [\"nft-forward\"]\n",
+                "r.toml:3: bypass: the datapath kernel forwards all packets itself",
+            ),
+            (
+                "[router]\ndatapath = \"kernel\"\necmp_seed = 1\n",
+                "r.toml:3: ecmp_seed: the datapath kernel shares flows out by its own hash",
             ),
             (
                 "[router]\ndatapath = \"kernel\"\ntable = \"t.lrt\"\n",

@@ -19,6 +19,7 @@ pub mod library;
 mod lines;
 pub mod listing;
 mod named;
+pub mod policy;
 pub mod random;
 pub mod rewrite;
 pub mod routes;

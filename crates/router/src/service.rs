@@ -2,15 +2,20 @@
 //! said about both. Arguments, signals and sockets are the program's.
 
 mod api;
+mod kernel_rules;
 mod machine;
 mod metrics;
 mod plane;
+mod policy;
 mod tables;
 
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use datapath::{Classify, ErrorClass, Missing};
+use netdev::policy::PolicyChanges;
 use netdev::requirement;
 use serde::Serialize;
 
@@ -19,14 +24,21 @@ use crate::error::Error as InputError;
 use crate::follow::{Follower, Options, RunError, Status as FollowStatus};
 use crate::gpu::backed::Fallen;
 use crate::image;
-use crate::rules::RuleSet;
+use crate::rules::{Hits, RuleSet};
 use crate::xdp;
+use kernel_rules::KernelRules;
 use plane::{Dataplane, PlaneError};
+use policy::{Guard, Watch};
 use tables::{Files, FromImage};
 
 pub use api::handle;
 pub use machine::machine;
 pub use plane::Traffic;
+pub use policy::{Finding, Findings};
+
+/// How long tables without room for all routes stay, before larger ones take their place, and how much longer each time
+/// that these have no room either.
+const CROWDED: Duration = Duration::from_secs(2);
 
 /// How long gateways of a table image may take to say who they are, and how often that is looked at.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -44,6 +56,11 @@ pub enum Error {
     Unsupported(String),
     #[error("no interface {0} in this network namespace: name one that `ip link` lists")]
     NoInterface(String),
+    /// A device cannot do what the datapath needs.
+    #[error("{what}; {remedy}", what = .0.what, remedy = .0.remedy)]
+    Missing(#[from] Missing),
+    #[error("following the kernel's policy: {0}")]
+    Thread(std::io::Error),
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -58,7 +75,8 @@ impl Classify for Error {
             Self::Rules(error) => error.class(),
             Self::Image(error) => error.class(),
             Self::Unsupported(_) | Self::NoInterface(_) => ErrorClass::Input,
-            Self::Run(_) | Self::Plane(_) | Self::Kernel(_) => ErrorClass::Failed,
+            Self::Missing(_) => ErrorClass::Missing,
+            Self::Thread(_) | Self::Run(_) | Self::Plane(_) | Self::Kernel(_) => ErrorClass::Failed,
         }
     }
 }
@@ -66,9 +84,14 @@ impl Classify for Error {
 /// A running router. Dropping it detaches it.
 #[derive(Debug)]
 pub struct Service {
+    /// First, so that it ends first: it looks after the planes. None where the kernel forwards everything.
+    guard: Option<Guard>,
     config: Config,
     /// Another one after each new table image.
-    follower: RwLock<Follower<Dataplane>>,
+    follower: Arc<RwLock<Follower<Dataplane>>>,
+    /// After the planes: what they leave to the kernel meets the rules to the end. Not used where the kernel is the plane.
+    kernel_rules: KernelRules,
+    crowded: Mutex<Crowded>,
     loaded: Mutex<Loaded>,
     /// Held by who reloads: one after the other.
     reloading: Mutex<()>,
@@ -84,11 +107,26 @@ struct Loaded {
     failed_reloads: u64,
 }
 
+/// Tables that have no room for all routes.
+#[derive(Debug, Default)]
+struct Crowded {
+    since: Option<Instant>,
+    /// How often larger ones were made.
+    attempts: u32,
+}
+
 /// How it goes, at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     pub datapath: &'static str,
     pub interfaces: Vec<Interface>,
+    /// What the kernel's policy comes to.
+    pub policy: Findings,
+    /// IP versions whose rules the kernel has not: packets that one may drop, and that the datapath cannot ask the rules
+    /// about, are dropped.
+    pub kernel_lacks_rules: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecmp_seed: Option<u64>,
     pub routes: FollowStatus,
     /// What became of packets, by name; of none where the datapath keeps no count.
     pub packets: Vec<Traffic>,
@@ -154,34 +192,115 @@ impl Service {
     ///
     /// # Errors
     /// An image or rules that cannot be taken; devices that are not there; what this machine lacks.
-    pub fn start(config: Config) -> Result<Self, Error> {
+    pub fn start(mut config: Config) -> Result<Self, Error> {
         let files = Files::read(&config)?;
         plane::all_there(&config.interfaces)?;
+        plane::all_fit(&config)?;
+        let by_kernel = config.datapath == Datapath::Kernel;
+        if !by_kernel && config.ecmp_seed.is_none() {
+            config.ecmp_seed = Some(RandomState::new().build_hasher().finish());
+        }
         let loaded = Loaded::of(&files);
         let follower = aside(&config, files.given, &loaded.set)?;
+        let kernel_rules = KernelRules::default();
+        let mut watched = None;
+        if !by_kernel {
+            // Followed first: what changes while it is looked at is looked at again.
+            let changes = PolicyChanges::follow()?;
+            let mut watch = Watch::new(&config.interfaces, &config.bypass)?;
+            let (policy, found) = watch.look(|| ()).unwrap_or_default();
+            let alone = kernel_rules.enforce(&loaded.set, &config.interfaces);
+            follower.with(|follow| {
+                let plane = follow.plane_mut();
+                plane.set_policy(policy)?;
+                plane.set_alone(alone)
+            })?;
+            watched = Some((watch, found, changes));
+        }
         follower.with(|follow| {
             let ports = follow.ports(&config.interfaces);
             let plane = follow.plane_mut();
             plane.open(&config)?;
             plane.listen(ports)
         })?;
+        let follower = Arc::new(RwLock::new(follower));
+        let guard = watched.map(|(watch, found, changes)| {
+            Guard::start(watch, found, changes, Arc::clone(&follower))
+        });
         Ok(Self {
+            guard: guard.transpose().map_err(Error::Thread)?,
             config,
-            follower: RwLock::new(follower),
+            follower,
+            kernel_rules,
+            crowded: Mutex::default(),
             loaded: Mutex::new(loaded),
             reloading: Mutex::new(()),
             published: xdp::Published::default(),
         })
     }
 
-    /// Looks after devices that came back or changed; to be called about every second.
+    /// Looks after devices that came back or changed, and after room for routes; to be called about every second.
     pub fn look_after(&self) {
+        self.look_after_names();
+        self.make_room();
         let listened = self.follower().with(|follow| {
             let ports = follow.ports(&self.config.interfaces);
             follow.plane_mut().listen(ports)
         });
         if let Err(error) = listened {
             tracing::warn!("{error}");
+        }
+    }
+
+    /// Devices whose packets the kernel knows by another name now meet the rules there by that name.
+    fn look_after_names(&self) {
+        if self.config.datapath == Datapath::Kernel {
+            return;
+        }
+        let _alone = self.reloading.lock();
+        if let Some(alone) = self.kernel_rules.follow(&self.config.interfaces)
+            && let Err(error) = self.set_alone(alone)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn set_alone(&self, alone: [bool; 2]) -> Result<(), PlaneError> {
+        let follower = self.follower();
+        follower.with(|follow| follow.plane_mut().set_alone(alone))
+    }
+
+    /// Has larger tables take the place of those that have no room for all of the kernel's routes. Until then what has no
+    /// room is left to the kernel.
+    fn make_room(&self) {
+        if self.config.datapath != Datapath::Xdp || self.config.table.is_some() {
+            return;
+        }
+        let missing = || {
+            let routes = self.follower().status();
+            routes.ipv4.without_room + routes.ipv6.without_room
+        };
+        let mut crowded = lock(&self.crowded);
+        if missing() == 0 {
+            *crowded = Crowded::default();
+            return;
+        }
+        let since = *crowded.since.get_or_insert_with(Instant::now);
+        // Doubled each time: what no table holds is not tried all the time.
+        if since.elapsed() < CROWDED * 2_u32.saturating_pow(crowded.attempts.min(10)) {
+            return;
+        }
+        crowded.attempts += 1;
+        crowded.since = None;
+        let _alone = self.reloading.lock();
+        let set = self.loaded().set.clone();
+        let enlarged = aside(&self.config, None, &set).and_then(|next| self.replace(next));
+        match enlarged {
+            Ok(()) => tracing::info!(
+                left = missing(),
+                "larger tables have taken the place of full ones"
+            ),
+            Err(error) => tracing::warn!("no larger tables for routes: {error}"),
         }
     }
 
@@ -240,6 +359,9 @@ impl Service {
         Status {
             datapath: self.config.datapath.name(),
             interfaces: interfaces.collect(),
+            policy: self.guard.as_ref().map(Guard::findings).unwrap_or_default(),
+            kernel_lacks_rules: self.kernel_lacks_rules(),
+            ecmp_seed: self.config.ecmp_seed,
             routes: follower.status(),
             packets,
             fallback,
@@ -251,11 +373,36 @@ impl Service {
     /// Has the data plane do what was read.
     fn take(&self, files: Files) -> Result<Loaded, Error> {
         let loaded = Loaded::of(&files);
-        if files.given.is_none() {
-            self.follower().rules(&loaded.set)?;
-            return Ok(loaded);
+        let next = match files.given {
+            None => None,
+            given => Some(aside(&self.config, given, &loaded.set)?),
+        };
+        let before = self.filter_in_kernel(&loaded.set)?;
+        let taken = match next {
+            Some(next) => self.replace(next),
+            None => self.follower().rules(&loaded.set).map_err(Error::from),
+        };
+        if taken.is_err()
+            && let Some(before) = before
+        {
+            self.filter_in_kernel(&before)?;
         }
-        let next = aside(&self.config, files.given, &loaded.set)?;
+        taken.map(|()| loaded)
+    }
+
+    /// Has the kernel filter by these rules what the data plane leaves to it. Returns those before.
+    fn filter_in_kernel(&self, set: &RuleSet) -> Result<Option<RuleSet>, Error> {
+        if self.config.datapath == Datapath::Kernel {
+            return Ok(None);
+        }
+        let before = self.loaded().set.clone();
+        let alone = self.kernel_rules.enforce(set, &self.config.interfaces);
+        self.set_alone(alone)?;
+        Ok(Some(before))
+    }
+
+    /// Has another plane take the place of the one that handles packets.
+    fn replace(&self, next: Follower<Dataplane>) -> Result<(), Error> {
         let mut current = self
             .follower
             .write()
@@ -265,7 +412,7 @@ impl Service {
         drop(current);
         // Its tables are large: nobody waits until they are gone.
         drop(before);
-        Ok(loaded)
+        Ok(())
     }
 
     fn follower(&self) -> RwLockReadGuard<'_, Follower<Dataplane>> {
@@ -273,7 +420,24 @@ impl Service {
     }
 
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.loaded)
+    }
+
+    fn kernel_lacks_rules(&self) -> Vec<&'static str> {
+        let alone = self.kernel_rules.alone().into_iter();
+        let named = alone.zip(["ipv4", "ipv6"]);
+        named
+            .filter_map(|(alone, name)| alone.then_some(name))
+            .collect()
+    }
+
+    /// How often each rule matched, in the data plane and in the kernel.
+    fn hits(&self) -> Option<[Hits; 2]> {
+        let mut hits = self.follower().with(|follow| follow.plane().hits())?;
+        if self.config.datapath != Datapath::Kernel {
+            self.kernel_rules.add_to(&mut hits);
+        }
+        Some(hits)
     }
 
     fn rules_status(&self, loaded: &Loaded) -> RulesStatus {
@@ -306,6 +470,10 @@ impl Loaded {
             ..Self::default()
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads and checks all files without using them.

@@ -7,6 +7,7 @@ mod devices;
 mod entries;
 mod error;
 mod filter;
+mod gates;
 mod hops;
 mod load;
 mod slots;
@@ -32,12 +33,14 @@ pub use tables::least_memory;
 
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
 use crate::image::Stored;
+use crate::policy::{Place, Policy};
 use crate::rules::Hits;
 use crate::shape::Shape;
 use crate::skel::router::types;
 use attachments::Attachments;
 use devices::Devices;
 use filter::Filter;
+use gates::Gates;
 use hops::Hops;
 use tables::Tables;
 
@@ -56,6 +59,8 @@ pub struct Settings {
     pub neighbours: u32,
     /// Groups there is room for.
     pub groups: u32,
+    /// Of the hash by which flows are shared out among the members of a group.
+    pub seed: u64,
 }
 
 impl Default for Settings {
@@ -67,6 +72,7 @@ impl Default for Settings {
             check_source: true,
             neighbours: 1 << 16,
             groups: 1 << 10,
+            seed: 0,
         }
     }
 }
@@ -90,8 +96,7 @@ pub struct Xdp {
     attached: Attachments,
     /// They see what is lost of what was sent.
     _traces: [Link; 2],
-    ports: Vec<Port>,
-    port_map: Map<types::port_key, types::port>,
+    gates: Gates,
     tables: Tables,
     hops: Hops,
     devices: Devices,
@@ -174,8 +179,7 @@ fn with(
             load::trace(&progs.frames_left)?,
             load::trace(&progs.frame_refused)?,
         ],
-        ports: Vec::new(),
-        port_map: Map::new(&maps.ports)?,
+        gates: Gates::new(Map::new(&maps.ports)?, Map::new(&maps.pairs)?),
         tables: Tables::build(&shape, (v4, v6), image, skel.object())?,
         filter: Filter::new(&skel)?,
         hops: Hops::new(settings, &skel)?,
@@ -196,15 +200,7 @@ impl Xdp {
     /// # Errors
     /// A device that it cannot be attached to; too many ports.
     pub fn listen(&mut self, ports: &[Port]) -> Result<(), Error> {
-        for port in ports {
-            self.port_map
-                .set(&entries::port_key(port), &entries::port(port))?;
-        }
-        let gone = |port: &&Port| !ports.iter().any(|now| now.key() == port.key());
-        for port in self.ports.iter().filter(gone) {
-            self.port_map.remove(&entries::port_key(port))?;
-        }
-        self.ports = ports.to_vec();
+        self.gates.open(ports)?;
         self.attached
             .follow(&ports.iter().map(|port| port.ifindex).collect())
     }
@@ -225,16 +221,27 @@ impl Xdp {
     /// # Errors
     /// A device whose program cannot be replaced: `before` goes on then.
     pub fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
-        for port in &before.ports {
-            self.port_map
-                .set(&entries::port_key(port), &entries::port(port))?;
-        }
+        self.gates.copy(&before.gates)?;
+        self.filter.set_alone(before.filter.alone());
         self.attached.take_over(&mut before.attached)?;
-        self.ports = std::mem::take(&mut before.ports);
         // Until then a frame may be counted there.
         wait_or_sleep();
         self.before = before.counters()?;
         Ok(())
+    }
+
+    /// Leaves to the kernel what this policy says, from the next packet on.
+    ///
+    /// # Errors
+    /// More pairs than there is room for: nothing is forwarded then that the policy leaves to the kernel.
+    pub fn set_policy(&mut self, policy: Policy) -> Result<(), Error> {
+        self.gates.set_policy(policy)
+    }
+
+    /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be
+    /// asked about here is dropped from now on.
+    pub fn set_alone(&mut self, alone: [bool; 2]) {
+        self.filter.set_alone(alone);
     }
 
     /// How often each rule matched since the rules were set: of IPv4's list, and of IPv6's. Rules are
@@ -267,6 +274,13 @@ impl Port {
     fn key(&self) -> (u32, [u16; 2]) {
         (self.ifindex, self.tags)
     }
+
+    fn place(&self) -> Place {
+        Place {
+            ifindex: self.ifindex,
+            vlan: Some(self.tags[0]).filter(|vlan| *vlan != 0),
+        }
+    }
 }
 
 impl Plane for Xdp {
@@ -286,6 +300,10 @@ impl Plane for Xdp {
             self.devices.send_by(adjacency.ifindex)?;
         }
         self.hops.set(family, hop, to)
+    }
+
+    fn withhold(&mut self, family: Family, on: bool) -> Result<(), Error> {
+        self.gates.withhold(family, on)
     }
 
     fn compiler(&self) -> Compiler<Lists, Error> {

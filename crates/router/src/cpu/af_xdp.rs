@@ -8,10 +8,12 @@
 mod back;
 mod counters;
 mod forwarder;
+mod gate;
 mod locals;
 mod steering;
 mod thread;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use datapath::Error;
@@ -24,9 +26,11 @@ use crate::engine::{Contents, Engine, Function};
 use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
 use crate::gpu::backed::{self, Backed, Both, Decider, Fallen, Options};
 use crate::image::Stored;
+use crate::policy::{Policy, Restraint};
 use crate::rules::Hits;
 use back::Back;
-use forwarder::Forwarder;
+use forwarder::{Forwarder, Setup};
+use gate::Gate;
 use locals::Locals;
 use steering::Steering;
 use thread::Thread;
@@ -52,6 +56,8 @@ pub struct Settings {
     pub batch: usize,
     /// How long the first of them waits for others.
     pub wait: Duration,
+    /// Of the hash by which flows are shared out among the members of a group.
+    pub seed: u64,
 }
 
 /// A running one, in copy mode, which every driver with native XDP has. Dropping it detaches it. It
@@ -63,6 +69,7 @@ pub struct AfXdp {
     settings: Settings,
     tables: Backed,
     locals: Locals,
+    restraint: Restraint,
 }
 
 /// The way that frames take, whatever the tables.
@@ -74,6 +81,7 @@ struct Road {
     threads: Vec<Thread>,
     back: Back,
     steering: Steering,
+    gate: Arc<Gate>,
 }
 
 /// What it needs of a machine.
@@ -128,6 +136,7 @@ impl AfXdp {
             settings: settings.clone(),
             tables: tables.map_err(unavailable)?,
             locals,
+            restraint: Restraint::default(),
         })
     }
 
@@ -141,29 +150,31 @@ impl AfXdp {
         let (steering, program) = Steering::load()?;
         self.locals.connect(&steering)?;
         let back = Back::start()?;
+        let gate = Arc::new(Gate::new(devices.iter().map(|device| device.index)));
         let cpus = sys::sched::allowed_cpus().unwrap_or_default();
         let mut threads = Vec::new();
         for number in 0..count {
-            let forwarder = Forwarder::open(
-                self.lookup()?,
-                (self.settings.batch, self.settings.wait),
-                &devices,
-                (number, count),
-                &steering,
-                back.giver(),
-            )?;
+            let setup = Setup {
+                batch: self.settings.batch,
+                wait: self.settings.wait,
+                seed: self.settings.seed,
+                queues: (number, count),
+                gate: Arc::clone(&gate),
+            };
+            let forwarder =
+                Forwarder::open(self.lookup()?, setup, &devices, &steering, back.giver())?;
             threads.push(Thread::start(forwarder, cpus.get(number).copied())?);
         }
-        for device in &devices {
-            steering.device(device)?;
-        }
-        self.road = Some(Road {
+        let road = Road {
             attached: Attachments::new(program, Hook::Xdp(XdpMode::Native)),
             devices,
             threads,
             back,
             steering,
-        });
+            gate,
+        };
+        road.restrain(&self.restraint)?;
+        self.road = Some(road);
         Ok(())
     }
 
@@ -206,8 +217,33 @@ impl AfXdp {
             // An error says that the thread has ended, which is seen by `failed`.
             let _done = when.recv();
         }
+        self.restraint = std::mem::take(&mut before.restraint);
         self.road = before.road.take();
         Ok(())
+    }
+
+    /// Leaves to the kernel what this policy says, from the next packet on.
+    ///
+    /// # Errors
+    /// The kernel's, of telling the program.
+    pub fn set_policy(&mut self, policy: Policy) -> Result<(), Error> {
+        self.restraint.policy = Some(policy);
+        self.restrain()
+    }
+
+    /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be
+    /// asked about here is dropped from now on.
+    ///
+    /// # Errors
+    /// As [`AfXdp::set_policy`].
+    pub fn set_alone(&mut self, alone: [bool; 2]) -> Result<(), Error> {
+        self.restraint.alone = alone;
+        self.restrain()
+    }
+
+    fn restrain(&self) -> Result<(), Error> {
+        let road = self.road.as_ref();
+        road.map_or(Ok(()), |road| road.restrain(&self.restraint))
     }
 
     /// What became of the frames so far. While they come, those on their way are missing.
@@ -259,9 +295,17 @@ impl AfXdp {
 }
 
 impl Road {
+    fn restrain(&self, restraint: &Restraint) -> Result<(), Error> {
+        self.gate.set(restraint);
+        for device in &self.devices {
+            self.steering.device(device, restraint)?;
+        }
+        Ok(())
+    }
+
     fn counters(&self) -> Result<Counters, Error> {
         let mut counters = Counters::default();
-        (counters.seen, counters.steered) = self.steering.counts()?;
+        [counters.seen, counters.steered, counters.unfiltered] = self.steering.counts()?;
         for thread in &self.threads {
             counters.merge(&thread.counters());
         }
@@ -321,6 +365,11 @@ impl Plane for AfXdp {
         let changed = self.tables.next_hop(family, hop, to);
         changed.map_err(|error| Error::failed("changing a next hop", error))?;
         self.locals.next_hop(family, hop, to)
+    }
+
+    fn withhold(&mut self, family: Family, on: bool) -> Result<(), Error> {
+        self.restraint.withhold(family, on);
+        self.restrain()
     }
 
     fn compiler(&self) -> Compiler<Both, Error> {

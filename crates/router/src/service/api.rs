@@ -57,8 +57,7 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
 }
 
 fn rules(service: &Service) -> Vec<Counted> {
-    let hits = service.follower().with(|follow| follow.plane().hits());
-    counted(&service.loaded().set, hits.as_ref())
+    counted(&service.loaded().set, service.hits().as_ref())
 }
 
 fn answer(value: impl Serialize) -> Result<Value, Error> {

@@ -2,7 +2,8 @@
 
 use datapath::Missing;
 use lpm::{Fib4, NextHop, Prefix4, Prefix6, Rib};
-use netdev::Netlink;
+use netdev::capability::xdp_support;
+use netdev::{Netlink, XdpMode};
 use serde::Serialize;
 
 use super::Error;
@@ -18,6 +19,7 @@ use crate::gpu::backed::{self, Fallen};
 use crate::image::Stored;
 use crate::kernel;
 use crate::listing;
+use crate::policy::Policy;
 use crate::rules::Hits;
 use crate::xdp::{self, Port, Xdp};
 
@@ -94,6 +96,35 @@ pub(super) fn all_there(interfaces: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks what devices must have for the datapath, before anything is loaded.
+pub(super) fn all_fit(config: &Config) -> Result<(), Error> {
+    if config.datapath == Datapath::Kernel {
+        return Ok(());
+    }
+    let mut netlink = Netlink::new()?;
+    for name in &config.interfaces {
+        let link = netlink.link_by_name(name)?;
+        // Of a VLAN device the one below takes the program.
+        let link = match (link.vlan, link.link) {
+            (Some(_), Some(below)) => netlink.link_by_index(below)?,
+            _ => link,
+        };
+        if config.datapath == Datapath::Xdp && config.xdp_mode == XdpMode::Generic {
+            continue;
+        }
+        let generic = match config.datapath {
+            Datapath::Xdp => "--xdp-mode generic works on any device",
+            _ => "the datapath xdp with --xdp-mode generic works on any device",
+        };
+        let native = xdp_support(link.index)?.is_none_or(|support| support.native);
+        if link.loopback || !native {
+            let what = format!("{name} has no native XDP");
+            return Err(Missing::new(what, generic).into());
+        }
+    }
+    Ok(())
+}
+
 impl Dataplane {
     /// A plane with these routes that handles nothing yet: [`Dataplane::open`], or
     /// [`Dataplane::take_over`], gives it devices. With a table image the routes are besides the image's.
@@ -132,6 +163,7 @@ impl Dataplane {
             Datapath::Xdp => {
                 let settings = xdp::Settings {
                     mode: config.xdp_mode,
+                    seed: config.ecmp_seed.unwrap_or_default(),
                     ..xdp::Settings::default()
                 };
                 let plane = match image {
@@ -165,6 +197,7 @@ impl Dataplane {
             threads: config.threads,
             batch: config.batches.batch,
             wait: config.batches.wait,
+            seed: config.ecmp_seed.unwrap_or_default(),
         };
         let contents = Contents {
             v4,
@@ -218,6 +251,25 @@ impl Dataplane {
                 (*devices, *ports) = (std::mem::take(known), std::mem::take(had));
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Leaves to the kernel what this policy says, from the next packet on.
+    pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), PlaneError> {
+        match self {
+            Self::Xdp { plane, .. } => Ok(plane.set_policy(policy)?),
+            Self::AfXdp { plane, .. } => Ok(plane.set_policy(policy)?),
+            Self::Kernel { .. } => Ok(()),
+        }
+    }
+
+    /// Says of which IP versions the kernel lacks rules that drop packets.
+    pub(super) fn set_alone(&mut self, alone: [bool; 2]) -> Result<(), PlaneError> {
+        match self {
+            Self::Xdp { plane, .. } => plane.set_alone(alone),
+            Self::AfXdp { plane, .. } => plane.set_alone(alone)?,
+            Self::Kernel { .. } => {}
         }
         Ok(())
     }
@@ -357,11 +409,16 @@ fn untagged(names: &[String]) -> Result<Vec<(String, u32)>, datapath::Error> {
 
 /// What became of frames, by the names that `xdp` has for the same ends.
 fn ends(counters: &Counters) -> Vec<Traffic> {
-    let passed = counters.seen.saturating_sub(counters.steered);
+    let kept = counters.steered + counters.unfiltered;
+    let passed = counters.seen.saturating_sub(kept);
     let ends = [
         ("forwarded", counters.forwarded),
         ("dropped-by-rule", counters.dropped_by_rule),
         ("dropped-by-route", counters.dropped_by_route),
+        (
+            "dropped-unfiltered",
+            counters.unfiltered + counters.dropped_unfiltered,
+        ),
         ("dropped-at-transmit", counters.drops_transmit),
         ("dropped-queue-full", counters.drops_queue_full),
         ("dropped-at-stack", counters.drops_give_back),
@@ -406,6 +463,14 @@ impl Plane for Dataplane {
         match self {
             Self::Xdp { plane, .. } => Ok(plane.next_hop(family, hop, to)?),
             Self::AfXdp { plane, .. } => Ok(plane.next_hop(family, hop, to)?),
+            Self::Kernel { .. } => Ok(()),
+        }
+    }
+
+    fn withhold(&mut self, family: Family, on: bool) -> Result<(), PlaneError> {
+        match self {
+            Self::Xdp { plane, .. } => Ok(plane.withhold(family, on)?),
+            Self::AfXdp { plane, .. } => Ok(plane.withhold(family, on)?),
             Self::Kernel { .. } => Ok(()),
         }
     }

@@ -49,6 +49,8 @@ ends! {
     /// The driver of that device did not take it: its ring was full.
     /// Its bytes stay with those of `Forwarded`: the kernel does not say which of a batch it was.
     DroppedAtTransmit = "dropped-at-transmit",
+    /// A rule may drop it, nothing here can ask the rules about it, and the kernel has none.
+    DroppedUnfiltered = "dropped-unfiltered",
     /// For this host; this and all that follow are left to the kernel.
     Local = "local",
     /// Its route says that it is answered with an error.
@@ -73,6 +75,10 @@ ends! {
     NotIp = "not-ip",
     Malformed = "malformed",
     Martian = "martian",
+    /// The kernel looks whether its source is reached by the device that it came by.
+    ReversePath = "rp-filter",
+    /// The kernel's own rules decide about it.
+    Policy = "policy",
     /// For another link-layer address, or with VLAN tags that no port has.
     NotOurs = "not-ours",
     /// The routes changed during each attempt to look the address up.

@@ -4,7 +4,8 @@ use libbpf_rs::libbpf_sys::{bpf_devmap_val, bpf_devmap_val__bindgen_ty_1 as Devm
 use lpm::Layout4;
 
 use super::{Port, Settings};
-use crate::forward::Adjacency;
+use crate::forward::{Adjacency, Family};
+use crate::policy::{Pair, PortPolicy, code};
 use crate::skel::router::types;
 
 /// Bytes of a table's chunk, which is one entry of its map.
@@ -46,6 +47,7 @@ pub(super) fn acl_slot(family: usize, turn: u64) -> u32 {
 
 pub(super) fn settings(settings: &Settings, netns: u32) -> types::settings {
     types::settings {
+        seed: settings.seed,
         v4_words: (settings.layout4 != Layout4::Bytes).into(),
         check_source: settings.check_source.into(),
         padding: 0,
@@ -60,10 +62,26 @@ pub(super) fn port_key(port: &Port) -> types::port_key {
     }
 }
 
-pub(super) fn port(port: &Port) -> types::port {
+/// `enum port_flags` of bpf/layout.h.
+pub(super) fn port(port: &Port, policy: &PortPolicy) -> types::port {
+    let bits = policy.kernel.into_iter().chain(policy.by_pair);
+    let flags = (0..)
+        .zip(bits)
+        .fold(0, |flags, (bit, set)| flags | u8::from(set) << bit);
     types::port {
         mac: port.mac,
-        padding: 0,
+        flags,
+        reverse_path: code(policy.reverse_path),
+    }
+}
+
+pub(super) fn pair(pair: &Pair) -> types::pair {
+    types::pair {
+        from: pair.from.ifindex,
+        to: pair.to.ifindex,
+        from_vlan: pair.from.vlan.unwrap_or(NO_VLAN),
+        to_vlan: pair.to.vlan.unwrap_or(NO_VLAN),
+        v6: (pair.family == Family::V6).into(),
     }
 }
 

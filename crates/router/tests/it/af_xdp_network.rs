@@ -2,10 +2,13 @@
 //! people use.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use acl::{Action, Protocol, Rule4, Rule6};
 use lpm::Prefix;
+use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
+use packet::{build, ipv4};
 use router::cpu;
 use router::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
 use router::engine::{Contents, Function};
@@ -61,6 +64,7 @@ impl Rig {
             threads: 1,
             batch: 256,
             wait,
+            seed: 0,
         };
         let devices: Vec<u32> = router.interfaces().iter().map(|one| one.ifindex).collect();
         let plane = router
@@ -298,6 +302,64 @@ fn rules_drop_what_is_forwarded_and_leave_this_host_alone() {
     rig.plane.rules(&RuleSet::default()).unwrap();
     let (worked, said) = rig.ping(rig.server(Family::V4));
     assert!(worked, "{said}");
+    rig.stop();
+}
+
+/// RFC 1812, 5.2.2 and 5.3.7; what is behind the packet is no part of it.
+#[test]
+fn damaged_and_forged_packets_stay_and_others_are_cut_to_their_length() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut rig = Rig::new("afxdp-1812", &topology(Neighbours::Permanent, 1500));
+    rig.introduce();
+    let near = rig.host("client").interface("router").unwrap().clone();
+    let seen = rig.host("server").run(|| {
+        let (kind, flags) = (SockType::Raw, SockFlag::SOCK_CLOEXEC);
+        socket::socket(AddressFamily::Packet, kind, flags, SockProtocol::EthAll).unwrap()
+    });
+    let seen = seen.unwrap();
+    for family in FAMILIES {
+        let from = rig.address("client", "router", family);
+        let packet = |source: IpAddr, payload: &[u8]| {
+            let to = SocketAddr::new(rig.server(family), 9);
+            let packet = build::udp(SocketAddr::new(source, 9), to).ttl(64);
+            packet.macs(near.mac, near.peers[0].mac).payload(payload)
+        };
+        let mut frames = Vec::new();
+        if family == Family::V4 {
+            let mut damaged = packet(from, &[b'd'; 64]).frame();
+            let mut ip = ipv4::Packet::new_checked(&mut damaged[14..]).unwrap();
+            let wrong = ip.checksum() ^ 1;
+            ip.set_checksum(wrong);
+            frames.push(damaged);
+        }
+        for peer in ["client", "server"] {
+            let own = rig.address("router", peer, family);
+            frames.push(packet(own, &[b'f'; 64]).frame());
+        }
+        let whole = packet(from, &[b'w'; 64]);
+        frames.push(whole.clone().padding(300).frame());
+        let send = || {
+            let sender = sys::socket::raw_sender(near.ifindex).unwrap();
+            for frame in &frames {
+                socket::send(sender.as_raw_fd(), frame, MsgFlags::empty()).unwrap();
+            }
+        };
+        rig.host("client").run(send).unwrap();
+        let length = whole.frame().len();
+        // The last one is behind all others.
+        loop {
+            let mut bytes = [0; 2048];
+            let received = socket::recv(seen.as_raw_fd(), &mut bytes, MsgFlags::empty()).unwrap();
+            let ends = bytes[length - 64..length].to_vec();
+            assert!(ends != [b'd'; 64] && ends != [b'f'; 64], "{family:?}");
+            if ends == [b'w'; 64] {
+                assert_eq!(received, length, "{family:?}");
+                break;
+            }
+        }
+    }
     rig.stop();
 }
 

@@ -330,6 +330,8 @@ fn the_kernels_data_plane_decides_as_the_rules_do() {
         xdp_mode: netdev::XdpMode::Native,
         threads: 1,
         batches: Batches::default(),
+        ecmp_seed: None,
+        bypass: Vec::new(),
         control: folder.path().join("r.sock"),
         http: None,
         table: None,

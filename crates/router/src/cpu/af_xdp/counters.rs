@@ -21,10 +21,12 @@ pub enum Given {
     Device = 6,
     TooLong = 7,
     TtlExpired = 8,
+    /// The kernel's own rules decide about it.
+    Policy = 9,
 }
 
 impl Given {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Local,
         Self::NoRoute,
         Self::Rule,
@@ -34,6 +36,7 @@ impl Given {
         Self::Device,
         Self::TooLong,
         Self::TtlExpired,
+        Self::Policy,
     ];
 
     /// As the `xdp` data plane names the same end.
@@ -48,6 +51,7 @@ impl Given {
             Self::Device => "route-device",
             Self::TooLong => "too-long",
             Self::TtlExpired => "ttl-expired",
+            Self::Policy => "policy",
         }
     }
 }
@@ -59,10 +63,14 @@ pub struct Counters {
     pub seen: u64,
     /// Handed to threads; the others went on to the stack at once.
     pub steered: u64,
+    /// Dropped by the program: a rule may drop them, threads cannot ask the rules, and the kernel has none.
+    pub unfiltered: u64,
     pub forwarded: u64,
     pub dropped_by_rule: u64,
     /// Its route leads nowhere.
     pub dropped_by_route: u64,
+    /// As `unfiltered`, by threads.
+    pub dropped_unfiltered: u64,
     /// The device that it leaves by took it not.
     pub drops_transmit: u64,
     /// Its thread was too slow.
@@ -87,6 +95,7 @@ impl Counters {
         self.forwarded += other.forwarded;
         self.dropped_by_rule += other.dropped_by_rule;
         self.dropped_by_route += other.dropped_by_route;
+        self.dropped_unfiltered += other.dropped_unfiltered;
         self.drops_transmit += other.drops_transmit;
         self.drops_queue_full += other.drops_queue_full;
         self.drops_undecided += other.drops_undecided;
@@ -101,6 +110,7 @@ impl Counters {
         self.forwarded
             + self.dropped_by_rule
             + self.dropped_by_route
+            + self.dropped_unfiltered
             + self.drops_transmit
             + self.drops_queue_full
             + self.drops_undecided

@@ -11,6 +11,7 @@ use netdev::Link;
 use xsk::Port;
 
 use super::LONGEST;
+use crate::policy::{Place, Restraint, code};
 use crate::skel::steer::{SteerSkel, SteerSkelBuilder, types};
 
 /// Frames that are given back by one run.
@@ -22,7 +23,7 @@ pub(super) struct Steering {
     devices: Map<u32, types::device>,
     sockets: Map<u32, i32>,
     queues: Map<types::queue, u32>,
-    /// Frames that the program has seen, and that it has steered.
+    /// Frames that the program has seen, that it has steered, and that it has dropped.
     counts: PerCpu<u64>,
     pub(super) local4: Map<[u8; 4], u8>,
     pub(super) local6: Map<[u8; 16], u8>,
@@ -58,11 +59,19 @@ impl Steering {
         Ok((steering, bpf::program(&skel.progs.router_steer)?))
     }
 
-    /// Frames for this device's link-layer address are the router's.
-    pub(super) fn device(&self, link: &Link) -> Result<(), Error> {
+    /// Frames for this device's link-layer address are the router's, but for what is left to the kernel.
+    pub(super) fn device(&self, link: &Link, restraint: &Restraint) -> Result<(), Error> {
+        let policy = restraint.of(Place {
+            ifindex: link.index,
+            vlan: None,
+        });
+        let bits = policy.kernel.into_iter().chain(restraint.alone);
         let device = types::device {
             mac: link.mac,
-            padding: [0; 2],
+            flags: (0..)
+                .zip(bits)
+                .fold(0, |flags, (bit, set)| flags | u8::from(set) << bit),
+            reverse_path: code(policy.reverse_path),
         };
         Ok(self.devices.set(&link.index, &device)?)
     }
@@ -77,15 +86,15 @@ impl Steering {
         Ok(self.queues.set(&queue, &index)?)
     }
 
-    /// Frames that the program has seen, and that it has steered.
-    pub(super) fn counts(&self) -> Result<(u64, u64), Error> {
+    /// Frames that the program has seen, that it has steered, and that it has dropped because a rule may be about them.
+    pub(super) fn counts(&self) -> Result<[u64; 3], Error> {
         let sum = |which| {
             let sum = self.counts.sum(which);
             sum.map_err(|error| {
                 Error::failed("reading the steering program's counters", error.source)
             })
         };
-        Ok((sum(0)?, sum(1)?))
+        Ok([sum(0)?, sum(1)?, sum(2)?])
     }
 }
 

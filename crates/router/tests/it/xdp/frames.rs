@@ -3,10 +3,13 @@
 use lpm::{Layout4, Rib};
 use packet::build::{self, Builder, Extension};
 use packet::ipv4;
-use router::forward::{Adjacency, Family, Forwarding, Member, Punt};
+use router::forward::{Adjacency, Family, Forwarding, Member, Plane as _, Punt};
+use router::policy::{Pair, Place, Policy, PortPolicy, ReversePath};
 use router::xdp::{End, Settings, Xdp};
 
-use super::rig::{DROP, NEIGHBOUR, OURS, OUT, Outcome, PASS, REDIRECT, SENDER, Space, hop, run};
+use super::rig::{
+    DROP, INGRESS, NEIGHBOUR, OURS, OUT, Outcome, PASS, REDIRECT, SENDER, Space, hop, run,
+};
 
 const V4: [&str; 2] = ["198.51.100.1", "203.0.113.9"];
 const V6: [&str; 2] = ["2001:db8:1::1", "2001:db8:2::9"];
@@ -343,6 +346,177 @@ fn flows_of_a_group_keep_their_way() {
         let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
         assert!(changed < 150, "{changed}");
     }
+}
+
+#[test]
+fn routers_with_other_seeds_share_flows_out_otherwise() {
+    if !sys::require::root() {
+        return;
+    }
+    let space = Space::new();
+    let members = [1, 2].map(|number| Member {
+        hop: hop(number),
+        weight: 1,
+    });
+    for (family, source, destination) in [
+        (Family::V4, V4[0], "192.0.2.1"),
+        (Family::V6, V6[0], "2001:db8:7::1"),
+    ] {
+        let ways = |seed| -> Vec<u8> {
+            let settings = Settings {
+                seed,
+                ..Settings::default()
+            };
+            let (mut v4, mut v6) = (Rib::new(), Rib::new());
+            v4.insert("192.0.2.0/24".parse().unwrap(), hop(3));
+            v6.insert("2001:db8:7::/48".parse().unwrap(), hop(3));
+            let mut xdp = space.start(&settings, v4, v6);
+            for number in [1, 2] {
+                let to = Adjacency {
+                    destination: [2, 0, 0, 0, 0, number],
+                    ..space.adjacency()
+                };
+                space.next_hop(&mut xdp, family, number.into(), &Forwarding::Neighbour(to));
+            }
+            space.next_hop(&mut xdp, family, 3, &Forwarding::Group(members.to_vec()));
+            let flow = |port| {
+                let at = |address: &str, port| {
+                    (address.parse::<std::net::IpAddr>().unwrap(), port).into()
+                };
+                let packet = build::udp(at(source, port), at(destination, 53));
+                run(&space, &xdp, &from_sender(packet).ttl(64).frame()).frame[5]
+            };
+            (1000..2000).map(flow).collect()
+        };
+        let first = ways(1);
+        assert_eq!(first, ways(1), "the same seed");
+        // Of two routers behind each other, the second still shares out what the first sends one way.
+        let pairs = first.into_iter().zip(ways(0x9c1a_52f0_73be_4d86));
+        let second = pairs
+            .filter(|(first, _)| *first == 1)
+            .map(|(_, second)| second);
+        let second: Vec<u8> = second.collect();
+        let one = second.iter().filter(|way| **way == 1).count();
+        assert!(
+            (2..=3).contains(&(5 * one / second.len())),
+            "{one} of {}",
+            second.len()
+        );
+    }
+}
+
+/// What comes by VLAN 7 of the loopback and leaves by the device is the plane's, of IPv6 alone.
+#[test]
+fn a_policy_says_what_is_left_to_the_kernel() {
+    if !sys::require::root() {
+        return;
+    }
+    let space = Space::new();
+    let mut xdp = plane(&space);
+    let place = |ifindex, vlan| Place { ifindex, vlan };
+    let port = PortPolicy {
+        by_pair: [true; 2],
+        ..PortPolicy::default()
+    };
+    let policy = Policy {
+        ports: [
+            (place(INGRESS, None), PortPolicy::default()),
+            (place(INGRESS, Some(7)), port),
+        ]
+        .into(),
+        pairs: [Pair {
+            from: place(INGRESS, Some(7)),
+            to: place(space.out, None),
+            family: Family::V6,
+        }]
+        .into(),
+    };
+    space.run(|| xdp.set_policy(policy.clone())).unwrap();
+    let end = |xdp: &Xdp, source: &str, destination: &str, tags: &[u16]| {
+        let packet = tags
+            .iter()
+            .fold(udp(source, destination), |packet, tag| packet.vlan(*tag));
+        run(&space, xdp, &packet.ttl(64).frame()).end
+    };
+    for ([source, destination], tagged, by_seven, by_nine) in [
+        (V4, "192.0.2.33", End::Policy, End::Policy),
+        (V6, "2001:db8:8::1", End::Forwarded, End::Policy),
+    ] {
+        assert_eq!(end(&xdp, source, destination, &[]), End::Forwarded);
+        assert_eq!(end(&xdp, source, destination, &[7]), by_seven);
+        // By VLAN 77 of the same device.
+        assert_eq!(end(&xdp, source, tagged, &[7]), End::Policy);
+        // A port that the policy does not name.
+        assert_eq!(end(&xdp, source, destination, &[9, 8]), by_nine);
+    }
+    let open = Policy {
+        ports: policy
+            .ports
+            .keys()
+            .map(|port| (*port, PortPolicy::default()))
+            .collect(),
+        pairs: Default::default(),
+    };
+    space.run(|| xdp.set_policy(open)).unwrap();
+    assert_eq!(end(&xdp, V4[0], V4[1], &[7]), End::Forwarded);
+    space.run(|| xdp.withhold(Family::V4, true)).unwrap();
+    assert_eq!(end(&xdp, V4[0], V4[1], &[7]), End::Policy);
+    assert_eq!(end(&xdp, V6[0], V6[1], &[7]), End::Forwarded);
+    // What leads nowhere by the plane's routes may lead somewhere by the kernel's.
+    assert_eq!(end(&xdp, V4[0], "203.0.113.129", &[]), End::Policy);
+    space.run(|| xdp.withhold(Family::V4, false)).unwrap();
+    assert_eq!(end(&xdp, V4[0], "203.0.113.129", &[]), End::DroppedByRoute);
+}
+
+#[test]
+fn sources_have_to_be_where_the_kernel_wants_them() {
+    if !sys::require::root() {
+        return;
+    }
+    let space = Space::new();
+    let mut xdp = plane(&space);
+    // To a neighbour, to several, a neighbour unknown, refused, nowhere, and without a route.
+    let sources = [
+        ("203.0.113.1", true),
+        ("192.0.2.17", true),
+        ("192.0.2.9", true),
+        ("192.0.2.5", false),
+        ("203.0.113.130", false),
+        ("198.51.100.1", false),
+    ];
+    let mut set = |reverse_path| {
+        let port = PortPolicy {
+            reverse_path,
+            ..PortPolicy::default()
+        };
+        let place = Place {
+            ifindex: INGRESS,
+            vlan: None,
+        };
+        let policy = Policy {
+            ports: [(place, port)].into(),
+            pairs: Default::default(),
+        };
+        space.run(|| xdp.set_policy(policy)).unwrap();
+        sources.map(|(source, _)| run(&space, &xdp, &udp(source, V4[1]).ttl(64).frame()).end)
+    };
+    assert_eq!(set(ReversePath::Off), [End::Forwarded; 6]);
+    let loose = sources.map(|(_, found)| {
+        if found {
+            End::Forwarded
+        } else {
+            End::ReversePath
+        }
+    });
+    assert_eq!(set(ReversePath::Loose), loose);
+    // All sources are behind another device.
+    assert_eq!(set(ReversePath::Strict), [End::ReversePath; 6]);
+    let frame = udp(V6[0], V6[1]).ttl(64).frame();
+    assert_eq!(
+        run(&space, &xdp, &frame).end,
+        End::Forwarded,
+        "IPv6 has none"
+    );
 }
 
 #[test]

@@ -131,9 +131,14 @@ pub(super) fn status(answer: &Value) -> String {
     for family in ["ipv4", "ipv6"] {
         let of = &routes[family];
         let hops = &of["next_hops"];
+        let withheld = if of["withheld"] == true {
+            "  left to the kernel for want of room"
+        } else {
+            ""
+        };
         let _ = writeln!(
             text,
-            "{family}  prefixes {}  installed {}  unplaced {}  neighbours {}  groups {}  unresolved {}  kernel {}  drop {}",
+            "{family}{withheld}  prefixes {}  installed {}  unplaced {}  neighbours {}  groups {}  unresolved {}  kernel {}  drop {}",
             of["prefixes"],
             of["installed"],
             of["unplaced"],
@@ -144,13 +149,7 @@ pub(super) fn status(answer: &Value) -> String {
             hops["drops"],
         );
     }
-    if routes["foreign_rules"] != 0 {
-        let _ = writeln!(
-            text,
-            "policy rules that are not followed: {} (see `ip rule`)",
-            routes["foreign_rules"]
-        );
-    }
+    policy(&mut text, answer);
     if let Some(file) = answer["table"]["file"].as_str() {
         let (v4, v6) = (&answer["table"]["ipv4"], &answer["table"]["ipv6"]);
         let _ = writeln!(text, "table  {file}  {v4} + {v6}");
@@ -166,6 +165,39 @@ pub(super) fn status(answer: &Value) -> String {
         }
     }
     text
+}
+
+/// What is left to the kernel and why, and what of its policy is bypassed.
+fn policy(text: &mut String, answer: &Value) {
+    for of in ["kernel", "bypassed"] {
+        for finding in answer["policy"][of].as_array().into_iter().flatten() {
+            let to = finding["to"].as_str();
+            let to = to.map_or_else(String::new, |to| format!(" -> {to}"));
+            let versions = match (&finding["ipv4"], &finding["ipv6"]) {
+                (Value::Bool(true), Value::Bool(true)) => "ipv4 ipv6",
+                (Value::Bool(true), _) => "ipv4",
+                _ => "ipv6",
+            };
+            let _ = writeln!(
+                text,
+                "{of}  {}{to}  {versions}  {}: {}",
+                word(&finding["from"]),
+                word(&finding["check"]),
+                word(&finding["reason"]),
+            );
+        }
+    }
+    for version in answer["kernel_lacks_rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let _ = writeln!(
+            text,
+            "the kernel takes no {} rules: packets that one may drop are dropped",
+            word(version)
+        );
+    }
 }
 
 fn routes(answer: &Value) -> String {

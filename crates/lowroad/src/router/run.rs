@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use control::ready;
+use netdev::XdpMode;
 use process::shutdown::{Reload, Shutdown};
 use router::config::{self, CONTROL, Config, Datapath, KERNEL_TABLE, Rules};
 use router::service::{self, Service};
@@ -24,11 +25,12 @@ const TICK: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   sudo lowroad router run --datapath xdp --interface eth1,eth2
   sudo lowroad router run --datapath xdp --interface eth1,eth2 --table table.lrt
+  sudo lowroad router run --datapath xdp --interface eth1,eth2 --xdp-mode generic
   sudo lowroad router run --datapath af-xdp --interface eth1,eth2 --device opencl:0 --fallback cpu
   sudo lowroad router run --config router.toml")]
 pub(super) struct Run {
     /// Read the configuration from this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "threads", "table", "rules", "batches"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["datapath", "interface", "xdp_mode", "threads", "table", "rules", "batches"])]
     config: Option<PathBuf>,
     /// Handle packets here
     #[arg(long, value_enum, required_unless_present = "config")]
@@ -36,6 +38,9 @@ pub(super) struct Run {
     /// Route the packets of these interfaces
     #[arg(long, value_name = "INTERFACE", value_delimiter = ',')]
     interface: Vec<String>,
+    /// With xdp: run the program in the driver, or in the network stack, which works on any device [default: native]
+    #[arg(long, value_enum, value_name = "MODE")]
+    xdp_mode: Option<ModeName>,
     /// With af-xdp: use N threads, each with a queue of every interface [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -63,6 +68,12 @@ enum DatapathName {
     AfXdp,
     /// In the network stack
     Kernel,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeName {
+    Native,
+    Generic,
 }
 
 impl Run {
@@ -96,6 +107,10 @@ impl Run {
         if datapath == Datapath::Kernel && self.table.is_some() {
             return Err(Failure::Input(format!("--table: {KERNEL_TABLE}")));
         }
+        if datapath != Datapath::Xdp && self.xdp_mode.is_some() {
+            let what = "--xdp-mode: only the datapath xdp has it";
+            return Err(Failure::Input(what.to_owned()));
+        }
         let complaint = |threads| config::threads_complaint(datapath, threads);
         if let Some(complaint) = self.threads.and_then(complaint) {
             return Err(Failure::Input(format!("--threads: {complaint}")));
@@ -105,9 +120,14 @@ impl Run {
             datapath,
             batches,
             interfaces: self.interface,
-            xdp_mode: netdev::XdpMode::Native,
+            xdp_mode: match self.xdp_mode {
+                Some(ModeName::Generic) => XdpMode::Generic,
+                Some(ModeName::Native) | None => XdpMode::Native,
+            },
             threads: self.threads.unwrap_or(1),
             control: self.control.unwrap_or_else(|| CONTROL.into()),
+            ecmp_seed: None,
+            bypass: Vec::new(),
             http: None,
             table: self.table,
             rules: self.rules.map(|file| Rules {

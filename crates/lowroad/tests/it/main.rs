@@ -38,6 +38,7 @@ mod router_cpu;
 mod router_gpu;
 mod router_image;
 mod router_made;
+mod router_policy;
 mod router_run;
 mod router_table;
 mod router_topology;

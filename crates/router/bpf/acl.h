@@ -119,7 +119,7 @@ struct {
  * rules, one of which drops packets.
  */
 TABLE(acl_in_force);
-#define ACL_ALONE 2
+#define ACL_SOLE_FILTER 2
 
 /* A key's way through the classifier. */
 struct walk {

@@ -93,11 +93,11 @@ static __always_inline void count_rule(const struct walk *w, const struct acl_he
 /* The end of a packet that no rule could be asked about: the kernel asks them, if it has them. What
  * is for this host alone meets no rules, but of a packet that is damaged that is not looked for.
  */
-static __always_inline __u32 unasked(const struct packet *p, __u32 end)
+static __always_inline __u32 without_rules(const struct packet *p, __u32 end)
 {
-	__u64 alone = number(&acl_in_force, ACL_ALONE, 8);
+	__u64 sole_filter = number(&acl_in_force, ACL_SOLE_FILTER, 8);
 
-	return alone >> (p->family == AF_INET6) & 1 ? DROP_UNFILTERED : end;
+	return sole_filter >> (p->family == AF_INET6) & 1 ? DROP_UNFILTERED : end;
 }
 
 /* ADMITTED, or the end that the rules decide. */
@@ -110,13 +110,13 @@ static __always_inline __u32 filter(struct xdp_md *ctx, struct packet *p, bool v
 		return ADMITTED;
 	if (header->looks_at_ports) {
 		if (p->fragment != FRAGMENT_NONE)
-			return unasked(p, PUNT_UNKEYED);
+			return without_rules(p, PUNT_UNKEYED);
 		if (has_other_ports(p) && !read_other_ports(ctx, p))
-			return unasked(p, PUNT_UNKEYED);
+			return without_rules(p, PUNT_UNKEYED);
 	}
 	fill_key(&w, p, v6);
 	if (!walk(&w, v6))
-		return unasked(p, PUNT_RULES_UNFINISHED);
+		return without_rules(p, PUNT_RULES_UNFINISHED);
 	count_rule(&w, header);
 	if (w.best == ACL_NONE)
 		return ADMITTED;

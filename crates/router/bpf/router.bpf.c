@@ -36,7 +36,7 @@ static __always_inline __u32 admit(struct xdp_md *ctx, struct packet *p, struct 
 	if (admitted != ADMITTED)
 		return admitted;
 	if (parsed != ADMITTED)
-		return unasked(p, parsed);
+		return without_rules(p, parsed);
 	if (p->family == AF_INET) {
 		struct iphdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
 
@@ -102,7 +102,7 @@ static __always_inline int route(struct xdp_md *ctx, __u32 *end)
 		return *end == DROP_UNFILTERED ? XDP_DROP : XDP_PASS;
 	hop = next_hop(&p, &p.destination);
 	if (hop == LPM_BUSY) {
-		*end = unasked(&p, PUNT_BUSY);
+		*end = without_rules(&p, PUNT_BUSY);
 		return *end == DROP_UNFILTERED ? XDP_DROP : XDP_PASS;
 	}
 	meaning = meaning_of(&p, hop);

@@ -75,9 +75,9 @@ static __always_inline bool is_ours(const struct ethhdr *eth, const struct devic
 }
 
 /* What is done with a frame that rules may be about, and that threads cannot ask them about. */
-static __always_inline int unasked(const struct device *device, bool v6)
+static __always_inline int without_rules(const struct device *device, bool v6)
 {
-	if (!(device->flags & (v6 ? DEVICE_ALONE_V6 : DEVICE_ALONE_V4)))
+	if (!(device->flags & (v6 ? DEVICE_SOLE_FILTER_V6 : DEVICE_SOLE_FILTER_V4)))
 		return XDP_PASS;
 	count(UNFILTERED);
 	return XDP_DROP;
@@ -101,8 +101,8 @@ SEC("xdp") int router_steer(struct xdp_md *ctx)
 	if (!v6 && eth->h_proto != bpf_htons(ETH_P_IP))
 		return XDP_PASS;
 	way = v6 ? way6(eth + 1, end, device) : way4(ctx, eth + 1, end, device);
-	if (way == WAY_UNASKED)
-		return unasked(device, v6);
+	if (way == WAY_RULES)
+		return without_rules(device, v6);
 	socket = bpf_map_lookup_elem(&queues, &queue);
 	if (way == WAY_STACK || !socket)
 		return XDP_PASS;

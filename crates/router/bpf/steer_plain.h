@@ -41,8 +41,8 @@ enum device_flags {
 	DEVICE_KERNEL_V4 = 1,
 	DEVICE_KERNEL_V6 = 2,
 	/* The kernel lacks the rules, one of which drops packets: threads ask them first. */
-	DEVICE_ALONE_V4 = 4,
-	DEVICE_ALONE_V6 = 8,
+	DEVICE_SOLE_FILTER_V4 = 4,
+	DEVICE_SOLE_FILTER_V6 = 8,
 };
 
 enum reverse_path {
@@ -56,7 +56,7 @@ enum way {
 	WAY_STACK,
 	WAY_THREAD,
 	/* To the stack, which asks the rules that threads cannot ask. */
-	WAY_UNASKED,
+	WAY_RULES,
 };
 
 static __always_inline bool is_intact(const struct iphdr *ip)
@@ -93,7 +93,7 @@ static __always_inline enum way way4(struct xdp_md *ctx, void *at, void *end,
 				     const struct device *device)
 {
 	struct iphdr *ip = at;
-	bool alone = device->flags & DEVICE_ALONE_V4;
+	bool sole_filter = device->flags & DEVICE_SOLE_FILTER_V4;
 	__u32 to, from;
 
 	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5 || ip->ttl <= 1)
@@ -108,13 +108,13 @@ static __always_inline enum way way4(struct xdp_md *ctx, void *at, void *end,
 	if (bpf_map_lookup_elem(&local4, &ip->daddr))
 		return WAY_STACK;
 	if (ip->ihl != 5 || ip->frag_off & bpf_htons(0x3fff))
-		return WAY_UNASKED;
+		return WAY_RULES;
 	/* The kernel drops these, as RFC 1812 wants (5.2.2, 5.3.7). */
 	if (!is_intact(ip) || bpf_map_lookup_elem(&local4, &ip->saddr))
 		return WAY_STACK;
 	if (!is_reached(ctx, ip, device->reverse_path))
-		return WAY_UNASKED;
-	return device->flags & DEVICE_KERNEL_V4 && !alone ? WAY_STACK : WAY_THREAD;
+		return WAY_RULES;
+	return device->flags & DEVICE_KERNEL_V4 && !sole_filter ? WAY_STACK : WAY_THREAD;
 }
 
 static __always_inline bool is_link_local(const struct in6_addr *address)
@@ -132,7 +132,7 @@ static __always_inline bool is_special(const struct in6_addr *address)
 static __always_inline enum way way6(void *at, void *end, const struct device *device)
 {
 	struct ipv6hdr *ip = at;
-	bool alone = device->flags & DEVICE_ALONE_V6;
+	bool sole_filter = device->flags & DEVICE_SOLE_FILTER_V6;
 	struct in6_addr to, from;
 
 	if ((void *)(ip + 1) > end || ip->version != 6 || ip->hop_limit <= 1)
@@ -147,7 +147,7 @@ static __always_inline enum way way6(void *at, void *end, const struct device *d
 	from = ip->saddr;
 	if (bpf_map_lookup_elem(&local6, &to) || bpf_map_lookup_elem(&local6, &from))
 		return WAY_STACK;
-	return device->flags & DEVICE_KERNEL_V6 && !alone ? WAY_STACK : WAY_THREAD;
+	return device->flags & DEVICE_KERNEL_V6 && !sole_filter ? WAY_STACK : WAY_THREAD;
 }
 
 #endif

@@ -68,7 +68,7 @@ pub(crate) struct Restraint {
     /// IP versions of which the tables lack routes.
     pub(crate) withheld: [bool; 2],
     /// IP versions of whose rules the kernel lacks one that drops packets.
-    pub(crate) alone: [bool; 2],
+    pub(crate) sole_filter: [bool; 2],
 }
 
 impl Restraint {

@@ -38,7 +38,7 @@ pub use policy::{Finding, Findings};
 
 /// How long tables without room for all routes stay, before larger ones take their place, and how much longer each time
 /// that these have no room either.
-const CROWDED: Duration = Duration::from_secs(2);
+const ROOM_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long gateways of a table image may take to say who they are, and how often that is looked at.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ pub struct Service {
     follower: Arc<RwLock<Follower<Dataplane>>>,
     /// After the planes: what they leave to the kernel meets the rules to the end. Not used where the kernel is the plane.
     kernel_rules: KernelRules,
-    crowded: Mutex<Crowded>,
+    room_shortage: Mutex<RoomShortage>,
     loaded: Mutex<Loaded>,
     /// Held by who reloads: one after the other.
     reloading: Mutex<()>,
@@ -109,7 +109,7 @@ struct Loaded {
 
 /// Tables that have no room for all routes.
 #[derive(Debug, Default)]
-struct Crowded {
+struct RoomShortage {
     since: Option<Instant>,
     /// How often larger ones were made.
     attempts: u32,
@@ -209,11 +209,11 @@ impl Service {
             let changes = PolicyChanges::follow()?;
             let mut watch = Watch::new(&config.interfaces, &config.bypass)?;
             let (policy, found) = watch.look(|| ()).unwrap_or_default();
-            let alone = kernel_rules.enforce(&loaded.set, &config.interfaces);
+            let sole_filter = kernel_rules.enforce(&loaded.set, &config.interfaces);
             follower.with(|follow| {
                 let plane = follow.plane_mut();
                 plane.set_policy(policy)?;
-                plane.set_alone(alone)
+                plane.set_sole_filter(sole_filter)
             })?;
             watched = Some((watch, found, changes));
         }
@@ -232,7 +232,7 @@ impl Service {
             config,
             follower,
             kernel_rules,
-            crowded: Mutex::default(),
+            room_shortage: Mutex::default(),
             loaded: Mutex::new(loaded),
             reloading: Mutex::new(()),
             published: xdp::Published::default(),
@@ -258,16 +258,16 @@ impl Service {
             return;
         }
         let _alone = self.reloading.lock();
-        if let Some(alone) = self.kernel_rules.follow(&self.config.interfaces)
-            && let Err(error) = self.set_alone(alone)
+        if let Some(sole_filter) = self.kernel_rules.follow(&self.config.interfaces)
+            && let Err(error) = self.set_sole_filter(sole_filter)
         {
             tracing::warn!("{error}");
         }
     }
 
-    fn set_alone(&self, alone: [bool; 2]) -> Result<(), PlaneError> {
+    fn set_sole_filter(&self, sole_filter: [bool; 2]) -> Result<(), PlaneError> {
         let follower = self.follower();
-        follower.with(|follow| follow.plane_mut().set_alone(alone))
+        follower.with(|follow| follow.plane_mut().set_sole_filter(sole_filter))
     }
 
     /// Has larger tables take the place of those that have no room for all of the kernel's routes. Until then what has no
@@ -280,18 +280,18 @@ impl Service {
             let routes = self.follower().status();
             routes.ipv4.without_room + routes.ipv6.without_room
         };
-        let mut crowded = lock(&self.crowded);
+        let mut room_shortage = lock(&self.room_shortage);
         if missing() == 0 {
-            *crowded = Crowded::default();
+            *room_shortage = RoomShortage::default();
             return;
         }
-        let since = *crowded.since.get_or_insert_with(Instant::now);
+        let since = *room_shortage.since.get_or_insert_with(Instant::now);
         // Doubled each time: what no table holds is not tried all the time.
-        if since.elapsed() < CROWDED * 2_u32.saturating_pow(crowded.attempts.min(10)) {
+        if since.elapsed() < ROOM_PATIENCE * 2_u32.saturating_pow(room_shortage.attempts.min(10)) {
             return;
         }
-        crowded.attempts += 1;
-        crowded.since = None;
+        room_shortage.attempts += 1;
+        room_shortage.since = None;
         let _alone = self.reloading.lock();
         let set = self.loaded().set.clone();
         let enlarged = aside(&self.config, None, &set).and_then(|next| self.replace(next));
@@ -396,8 +396,8 @@ impl Service {
             return Ok(None);
         }
         let before = self.loaded().set.clone();
-        let alone = self.kernel_rules.enforce(set, &self.config.interfaces);
-        self.set_alone(alone)?;
+        let sole_filter = self.kernel_rules.enforce(set, &self.config.interfaces);
+        self.set_sole_filter(sole_filter)?;
         Ok(Some(before))
     }
 
@@ -424,10 +424,10 @@ impl Service {
     }
 
     fn kernel_lacks_rules(&self) -> Vec<&'static str> {
-        let alone = self.kernel_rules.alone().into_iter();
-        let named = alone.zip(["ipv4", "ipv6"]);
+        let sole_filter = self.kernel_rules.sole_filter().into_iter();
+        let named = sole_filter.zip(["ipv4", "ipv6"]);
         named
-            .filter_map(|(alone, name)| alone.then_some(name))
+            .filter_map(|(sole_filter, name)| sole_filter.then_some(name))
             .collect()
     }
 

@@ -222,7 +222,7 @@ impl Xdp {
     /// A device whose program cannot be replaced: `before` goes on then.
     pub fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
         self.gates.copy(&before.gates)?;
-        self.filter.set_alone(before.filter.alone());
+        self.filter.set_sole_filter(before.filter.sole_filter());
         self.attached.take_over(&mut before.attached)?;
         // Until then a frame may be counted there.
         wait_or_sleep();
@@ -240,8 +240,8 @@ impl Xdp {
 
     /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be
     /// asked about here is dropped from now on.
-    pub fn set_alone(&mut self, alone: [bool; 2]) {
-        self.filter.set_alone(alone);
+    pub fn set_sole_filter(&mut self, sole_filter: [bool; 2]) {
+        self.filter.set_sole_filter(sole_filter);
     }
 
     /// How often each rule matched since the rules were set: of IPv4's list, and of IPv6's. Rules are

@@ -163,12 +163,12 @@ fn odd(rig: &Rig, v4: bool, port: u16) -> Vec<(&'static str, build::Builder)> {
         return vec![("plain", packet()), ("options", packet().options(2))];
     }
     let options = |count| {
-        let option = || Extension::DestinationOptions(1);
+        let option = || Extension::DestinationOptions(0);
         (0..count).fold(packet(), |packet, _| packet.extension(option()))
     };
     vec![
         ("plain", packet()),
-        ("hop-by-hop", packet().extension(Extension::HopByHop(1))),
+        ("hop-by-hop", packet().extension(Extension::HopByHop(0))),
         ("one destination option", options(1)),
         ("nine destination options", options(9)),
     ]
@@ -193,7 +193,8 @@ fn drop_rules_hold_for_packets_that_are_left_to_the_kernel() {
             open.set_read_timeout(Some(TIMEOUT)).unwrap();
             let arrives = |what: &str| {
                 let mut bytes = [0; 4096];
-                let length = open.recv(&mut bytes).unwrap();
+                let received = open.recv(&mut bytes);
+                let length = received.unwrap_or_else(|error| panic!("{datapath}: {what}: {error}"));
                 assert!(
                     bytes[..length].starts_with(what.as_bytes()),
                     "{datapath}: {what}"
@@ -389,7 +390,10 @@ fn a_bypassed_check_is_skipped_and_named() {
         rig.sh(
             "nft 'table inet f { chain f { type filter hook forward priority 0; policy drop; }; }'",
         );
-        rig.until("named", || rig.checks("bypassed") == ["nft-forward"]);
+        rig.until("named", || {
+            let bypassed = rig.checks("bypassed");
+            !bypassed.is_empty() && bypassed.iter().all(|check| check == "nft-forward")
+        });
         assert_eq!(rig.checks("kernel"), [""; 0]);
         for v4 in [true, false] {
             assert!(rig.passes(v4), "{datapath}");

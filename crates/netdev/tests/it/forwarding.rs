@@ -46,6 +46,12 @@ const FORWARDED: &[(&str, ForwardCheck, Outcome, Outcome)] = &[
     (
         "table inet t { chain f { type filter hook forward priority 0; meta l4proto { 0-255 } accept; drop; }; }",
         ForwardCheck::NftForward,
+        Accept,
+        Kernel,
+    ),
+    (
+        "table inet t { chain f { type filter hook forward priority 0; th dport 0-65535 accept; drop; }; }",
+        ForwardCheck::NftForward,
         Kernel,
         Kernel,
     ),

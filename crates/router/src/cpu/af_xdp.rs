@@ -236,8 +236,8 @@ impl AfXdp {
     ///
     /// # Errors
     /// As [`AfXdp::set_policy`].
-    pub fn set_alone(&mut self, alone: [bool; 2]) -> Result<(), Error> {
-        self.restraint.alone = alone;
+    pub fn set_sole_filter(&mut self, sole_filter: [bool; 2]) -> Result<(), Error> {
+        self.restraint.sole_filter = sole_filter;
         self.restrain()
     }
 

@@ -19,7 +19,7 @@ struct State {
     set: RuleSet,
     /// The devices whose packets meet the rules.
     names: Vec<String>,
-    alone: [bool; 2],
+    sole_filter: [bool; 2],
 }
 
 impl KernelRules {
@@ -45,8 +45,11 @@ impl KernelRules {
     }
 
     /// Of which IP versions the kernel lacks rules.
-    pub(super) fn alone(&self) -> [bool; 2] {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).alone
+    pub(super) fn sole_filter(&self) -> [bool; 2] {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sole_filter
     }
 
     /// Adds packets that the kernel dropped by a rule. Those that it accepted were counted before they were left to it, or
@@ -76,7 +79,7 @@ impl State {
             self.set.v6.iter().any(|rule| rule.action == Action::Drop),
         ];
         let lists = Lists::of(&self.set, &self.names);
-        self.alone = match self.filter.enforce(&lists) {
+        self.sole_filter = match self.filter.enforce(&lists) {
             Ok(()) => [false; 2],
             Err(error) => {
                 if drops != [false; 2] {
@@ -87,7 +90,7 @@ impl State {
                 drops
             }
         };
-        self.alone
+        self.sole_filter
     }
 }
 

@@ -265,10 +265,10 @@ impl Dataplane {
     }
 
     /// Says of which IP versions the kernel lacks rules that drop packets.
-    pub(super) fn set_alone(&mut self, alone: [bool; 2]) -> Result<(), PlaneError> {
+    pub(super) fn set_sole_filter(&mut self, sole_filter: [bool; 2]) -> Result<(), PlaneError> {
         match self {
-            Self::Xdp { plane, .. } => plane.set_alone(alone),
-            Self::AfXdp { plane, .. } => plane.set_alone(alone)?,
+            Self::Xdp { plane, .. } => plane.set_sole_filter(sole_filter),
+            Self::AfXdp { plane, .. } => plane.set_sole_filter(sole_filter)?,
             Self::Kernel { .. } => {}
         }
         Ok(())

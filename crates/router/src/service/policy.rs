@@ -63,12 +63,12 @@ pub(super) struct Watch {
     monitor: PolicyMonitor,
     routing: Routing,
     netlink: Netlink,
-    seen: Option<Seen>,
+    basis: Option<Basis>,
 }
 
 /// What a judgement rests on.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct Basis {
     version: u64,
     /// The error is why it cannot be read.
     routing: Result<RoutingPolicy, String>,
@@ -86,7 +86,7 @@ impl Watch {
             monitor: PolicyMonitor::without_table(TABLE)?,
             routing: Routing::open()?,
             netlink: Netlink::new()?,
-            seen: None,
+            basis: None,
         })
     }
 
@@ -99,19 +99,19 @@ impl Watch {
             Ok(_) => self.routing.read().map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let seen = Seen {
+        let basis = Basis {
             version: self.monitor.version(),
             routing,
             links: links.unwrap_or_default(),
         };
-        if self.seen.as_ref() == Some(&seen) {
+        if self.basis.as_ref() == Some(&basis) {
             return None;
         }
         if !self.monitor.is_empty_for_forwarding() {
             before();
         }
-        let judged = Judgement::of(self, &seen);
-        self.seen = Some(seen);
+        let judged = Judgement::of(self, &basis);
+        self.basis = Some(basis);
         Some(judged)
     }
 }
@@ -119,7 +119,7 @@ impl Watch {
 /// A policy as it is put together.
 struct Judgement<'a> {
     watch: &'a Watch,
-    seen: &'a Seen,
+    basis: &'a Basis,
     policy: Policy,
     /// By what they are about, with the IP versions.
     kernel: BTreeMap<Subject, [bool; 2]>,
@@ -130,17 +130,17 @@ struct Judgement<'a> {
 type Subject = (ForwardCheck, String, Option<String>, String);
 
 impl<'a> Judgement<'a> {
-    fn of(watch: &'a Watch, seen: &'a Seen) -> (Policy, Findings) {
+    fn of(watch: &'a Watch, basis: &'a Basis) -> (Policy, Findings) {
         let mut judgement = Self {
             watch,
-            seen,
+            basis,
             policy: Policy::default(),
             kernel: BTreeMap::new(),
             bypassed: BTreeMap::new(),
         };
         let named = |link: &&Link| watch.interfaces.contains(&link.name);
-        let ports: Vec<&Link> = seen.links.iter().filter(named).collect();
-        let targets = seen
+        let ports: Vec<&Link> = basis.links.iter().filter(named).collect();
+        let targets = basis
             .links
             .iter()
             .filter(|link| link.ethernet && !link.loopback);
@@ -174,7 +174,7 @@ impl<'a> Judgement<'a> {
             }
             judged.by_pair[family as usize] = !self.pairs(port, targets, family);
         }
-        let wanted = match &self.seen.routing {
+        let wanted = match &self.basis.routing {
             Ok(routing) => routing.reverse_path(port.index),
             Err(_) => ReversePath::Off,
         };
@@ -231,7 +231,7 @@ impl<'a> Judgement<'a> {
 
     /// Why packets that come by a device are not all forwarded as if nothing looked at them.
     fn of_ingress(&self, check: ForwardCheck, port: &Link, family: Family) -> Option<String> {
-        let routing = match &self.seen.routing {
+        let routing = match &self.basis.routing {
             Ok(routing) => routing,
             Err(error) => return Some(error.clone()),
         };
@@ -244,7 +244,7 @@ impl<'a> Judgement<'a> {
         match check {
             ForwardCheck::Controller => {
                 let controller = port.controller?;
-                let links = &self.seen.links;
+                let links = &self.basis.links;
                 let named = links.iter().find(|link| link.index == controller);
                 let name = named.map_or_else(|| controller.to_string(), |link| link.name.clone());
                 Some(format!("{} belongs to {name}", port.name))
@@ -292,7 +292,7 @@ impl<'a> Judgement<'a> {
     }
 
     fn device(&self, index: u32) -> Device {
-        let mut links = self.seen.links.iter();
+        let mut links = self.basis.links.iter();
         let name = links.find(|link| link.index == index);
         Device {
             index,

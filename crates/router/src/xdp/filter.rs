@@ -19,14 +19,14 @@ use crate::skel::router::RouterSkel;
 #[derive(Debug)]
 pub(super) struct Filter {
     acls: Map<u32, i32>,
-    /// Of each family: 0 without rules, else which of two arrays, from 1. Then [`ALONE`].
+    /// Of each family: 0 without rules, else which of two arrays, from 1. Then [`SOLE_FILTER`].
     in_force: Array<AtomicU64>,
     lists: [Option<List>; 2],
     cpus: usize,
 }
 
-/// The place of a bit for each family whose rules the kernel lacks: `ACL_ALONE` of bpf/acl.h.
-const ALONE: usize = 2;
+/// The place of a bit for each family whose rules the kernel lacks: `ACL_SOLE_FILTER` of bpf/acl.h.
+const SOLE_FILTER: usize = 2;
 
 /// Rules of both families, as the program reads them.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ impl Filter {
     }
 
     /// Says of which families the kernel lacks rules that drop packets.
-    pub(super) fn set_alone(&self, alone: [bool; 2]) {
-        let bits = u64::from(alone[0]) | u64::from(alone[1]) << 1;
-        self.in_force[ALONE].store(bits, Ordering::Release);
+    pub(super) fn set_sole_filter(&self, sole_filter: [bool; 2]) {
+        let bits = u64::from(sole_filter[0]) | u64::from(sole_filter[1]) << 1;
+        self.in_force[SOLE_FILTER].store(bits, Ordering::Release);
     }
 
-    pub(super) fn alone(&self) -> [bool; 2] {
-        let bits = self.in_force[ALONE].load(Ordering::Relaxed);
+    pub(super) fn sole_filter(&self) -> [bool; 2] {
+        let bits = self.in_force[SOLE_FILTER].load(Ordering::Relaxed);
         [bits & 1 != 0, bits & 2 != 0]
     }
 

@@ -44,7 +44,7 @@ impl Gates {
 
     /// Takes in what comes by the ports of another program, under the same policy.
     pub(super) fn copy(&mut self, other: &Self) -> Result<(), Error> {
-        self.restraint.alone = other.restraint.alone;
+        self.restraint.sole_filter = other.restraint.sole_filter;
         if let Some(policy) = &other.restraint.policy {
             self.set_policy(policy.clone())?;
         }
@@ -59,7 +59,8 @@ impl Gates {
         let mut written = Ok(());
         for pair in now.filter(|pair| !known(pair)) {
             // Without its entry the pair is the kernel's.
-            written = written.and(self.pair_map.set(&entries::pair(pair), &1));
+            let entry = self.pair_map.set(&entries::pair(pair), &1);
+            written = written.and(entry);
         }
         self.rewrite()?;
         let gone = before.iter().flat_map(|old| &old.pairs);

@@ -348,7 +348,10 @@ impl Run<'_> {
             | Expression::Conntrack { .. }
             | Expression::Fib { .. }
             | Expression::Value { .. }
-            | Expression::Unknown => self.load(expression, bits),
+            | Expression::Unknown => {
+                *matches = matches.and(self.is_there(expression));
+                self.load(expression, bits);
+            }
             Expression::Compare {
                 from,
                 operation,
@@ -410,6 +413,22 @@ impl Run<'_> {
             Expression::Effect(name) => return Err(format!("has the effect `{name}`")),
         }
         Ok(())
+    }
+
+    /// Whether packets have what an expression loads; the rule ends for those that have not.
+    fn is_there(&self, expression: &Expression) -> Truth {
+        const L4_PROTOCOL: u32 = 16;
+        let class = self.at.class;
+        match expression {
+            // Of packets of any protocol some have no transport header, and of IPv6 fragments some hide what they are.
+            Expression::Payload { base: 2, .. } if class.protocol.is_none() => Truth::Unknown,
+            Expression::Meta { key, .. }
+                if *key == L4_PROTOCOL && class.protocol.is_none() && !class.v4 =>
+            {
+                Truth::Unknown
+            }
+            _ => Truth::True,
+        }
     }
 
     /// Loads a register by an expression that reads no other.

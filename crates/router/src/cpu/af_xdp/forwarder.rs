@@ -270,7 +270,9 @@ impl Forwarder {
         match decision.verdict() {
             Verdict::Drop => return End::Drop(Drop::Rule),
             Verdict::NoRoute => return End::Back(Given::NoRoute),
-            Verdict::Punt if decision.hop() == lpm::NO_ROUTE && self.gate.is_alone(family) => {
+            Verdict::Punt
+                if decision.hop() == lpm::NO_ROUTE && self.gate.is_sole_filter(family) =>
+            {
                 return End::Drop(Drop::Unfiltered);
             }
             Verdict::Punt if decision.hop() == lpm::NO_ROUTE => return End::Back(Given::Unkeyed),

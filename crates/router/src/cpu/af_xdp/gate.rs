@@ -13,7 +13,7 @@ pub(super) struct Gate {
     /// leave by.
     fast: Vec<AtomicU8>,
     /// The kernel lacks rules that drop packets.
-    alone: AtomicU8,
+    sole_filter: AtomicU8,
 }
 
 impl Gate {
@@ -24,12 +24,13 @@ impl Gate {
         Self {
             devices,
             fast: (0..count).map(|_| AtomicU8::new(3)).collect(),
-            alone: AtomicU8::new(0),
+            sole_filter: AtomicU8::new(0),
         }
     }
 
     pub(super) fn set(&self, restraint: &Restraint) {
-        self.alone.store(bits(restraint.alone), Ordering::Relaxed);
+        self.sole_filter
+            .store(bits(restraint.sole_filter), Ordering::Relaxed);
         let place = |ifindex| Place {
             ifindex,
             vlan: None,
@@ -74,8 +75,8 @@ impl Gate {
 
     /// Whether the kernel lacks rules that drop packets of a family.
     #[inline]
-    pub(super) fn is_alone(&self, family: Family) -> bool {
-        has(&self.alone, family)
+    pub(super) fn is_sole_filter(&self, family: Family) -> bool {
+        has(&self.sole_filter, family)
     }
 
     fn at(&self, row: usize, column: usize) -> &AtomicU8 {

@@ -65,7 +65,7 @@ impl Steering {
             ifindex: link.index,
             vlan: None,
         });
-        let bits = policy.kernel.into_iter().chain(restraint.alone);
+        let bits = policy.kernel.into_iter().chain(restraint.sole_filter);
         let device = types::device {
             mac: link.mac,
             flags: (0..)

@@ -83,7 +83,7 @@ impl RunningAfXdp {
         let links = links()?;
         let steered = &self.steered;
         let refused = steered.worker.with(|engine| engine.admit(&plan, &links));
-        steered.tables.apply(&plan, refused)?;
+        steered.tables.apply(&plan, &refused)?;
         kernel::attach(&mut self.attached, &steered.tables, &plan)?;
         if steered.worker.with(|engine| engine.has_others(&plan)) {
             steered.drain()?;

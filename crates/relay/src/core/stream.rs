@@ -317,7 +317,7 @@ impl Stream {
             None => None,
             Some(name) => Some(machine.interface(name)?),
         };
-        let ifindex = ifindex.or(match spec.to {
+        let ifindex = ifindex.or_else(|| match spec.to {
             SocketAddr::V6(to) if to.scope_id() != 0 => Some(to.scope_id()),
             _ => None,
         });
@@ -410,7 +410,7 @@ impl Stream {
         let listen = self.spec.listen;
         let concrete = !listen.ip().is_unspecified() && !listen.ip().is_multicast();
         let of_family = concrete && listen.is_ipv4() == spec.to.is_ipv4();
-        spec.from.or(of_family.then_some(listen))
+        spec.from.or_else(|| of_family.then_some(listen))
     }
 
     fn open_egress(&mut self, subscriber: &Subscriber, machine: &mut Machine) -> Result<(), Error> {

@@ -41,7 +41,7 @@ impl<B: Debug + Send + 'static> InKernel<B> {
 
     fn apply(&mut self, plan: &Plan) -> Result<(), Error> {
         let plan = interfaces::resolved(plan)?;
-        self.tables.apply(&plan, BTreeMap::new())?;
+        self.tables.apply(&plan, &BTreeMap::new())?;
         attach(&mut self.attached, &self.tables, &plan)
     }
 }

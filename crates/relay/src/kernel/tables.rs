@@ -116,7 +116,7 @@ impl Tables {
 
     /// Carries out a plan: what both plans cover goes on without a gap. Streams are independent: one that cannot be
     /// written is left to userspace, and [`FastPath::slow_reason`] says why. So are those in `refused`.
-    pub(crate) fn apply(&self, plan: &Plan, refused: BTreeMap<u32, String>) -> Result<(), Error> {
+    pub(crate) fn apply(&self, plan: &Plan, refused: &BTreeMap<u32, String>) -> Result<(), Error> {
         if let Some(stream) = plan.streams.iter().find(|s| !s.work.is_none()) {
             return Err(Error::Plan(format!(
                 "stream \"{}\" has work or fec for userspace: the fast path does not apply",

@@ -45,7 +45,11 @@ fn lines<T>(
     Ok(parsed)
 }
 
-fn rule(id: u32, text: &str) -> Result<Rule4, String> {
+/// The rule of one line.
+///
+/// # Errors
+/// What is wrong with the line.
+pub fn rule(id: u32, text: &str) -> Result<Rule4, String> {
     let rest = text
         .trim()
         .strip_prefix('@')

@@ -5,6 +5,11 @@ use std::io;
 
 use datapath::{Classify, ErrorClass};
 
+use crate::budget::Exhaustion;
+
+/// No message shows more characters of a file's content, which may be one long word.
+const MAX_LEN: usize = 1000;
+
 /// Where in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
@@ -51,8 +56,21 @@ pub(crate) enum Fault {
 
 impl Fault {
     pub(crate) fn new(place: Place, what: impl Into<String>) -> Self {
-        let what = what.into();
+        let mut what = what.into();
+        if let Some((end, _)) = what.char_indices().nth(MAX_LEN) {
+            what.truncate(end);
+            what.push_str(" ...");
+        }
         Self::Input { place, what }
+    }
+
+    /// Of reading: the place counts where the file costs too much.
+    pub(crate) fn reading(place: Place, cause: io::Error) -> Self {
+        let exhausted = cause.get_ref().and_then(|cause| cause.downcast_ref());
+        match exhausted {
+            Some(exhausted) => Self::new(place, Exhaustion::to_string(exhausted)),
+            None => Self::Read(cause),
+        }
     }
 
     pub(crate) fn line(line: u64, what: impl Into<String>) -> Self {
@@ -72,7 +90,7 @@ impl Fault {
         } else {
             Place::Line(line)
         };
-        Self::Input { place, what }
+        Self::new(place, what)
     }
 
     pub(crate) fn of(self, file: &str) -> Error {

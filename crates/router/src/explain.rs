@@ -7,8 +7,9 @@ use acl::{Action, Key, Key4, Key6, Rule};
 use lpm::{Prefix, Rib};
 
 use crate::image::Image;
+use crate::protocols;
 use crate::routes::Target;
-use crate::rules::{RuleSet, Shown, action};
+use crate::rules::{RuleSet, Shown, action, covers};
 
 /// A packet's five-tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,19 +147,6 @@ fn filtered<A: acl::Address>(
     }
 }
 
-/// Whether all packets of `inner` fall under `outer`.
-fn covers<A: acl::Address>(outer: &Rule<A>, inner: &Rule<A>) -> bool {
-    let ports = |outer: &std::ops::RangeInclusive<u16>, inner: &std::ops::RangeInclusive<u16>| {
-        inner.is_empty() || (outer.contains(inner.start()) && outer.contains(inner.end()))
-    };
-    outer.source.covers(inner.source)
-        && outer.destination.covers(inner.destination)
-        && ports(&outer.source_ports, &inner.source_ports)
-        && ports(&outer.destination_ports, &inner.destination_ports)
-        && outer.protocol.mask & !inner.protocol.mask == 0
-        && outer.protocol.contains(inner.protocol.value)
-}
-
 fn verdict(route: Option<&RouteFound>, filter: Option<&Filtered>) -> Verdict {
     let rule = filter.and_then(|filter| filter.rule.as_ref());
     let action = rule.map_or(Action::Accept, |rule| rule.action);
@@ -167,10 +155,13 @@ fn verdict(route: Option<&RouteFound>, filter: Option<&Filtered>) -> Verdict {
         Some(None) => Verdict::Punted("no route: the kernel answers that it is unreachable"),
         Some(Some(found)) => match &found.target {
             Target::Blackhole => Verdict::Dropped("the route is a blackhole"),
-            Target::Unreachable | Target::Prohibit => {
-                Verdict::Punted("the kernel answers that the route is closed")
+            Target::Unreachable => {
+                Verdict::Dropped("the route is unreachable, which the kernel tells the sender")
             }
-            Target::Kernel => Verdict::Punted("the address is the kernel's"),
+            Target::Prohibit => {
+                Verdict::Dropped("the route is prohibited, which the kernel tells the sender")
+            }
+            Target::Kernel => Verdict::Punted("the prefix is the kernel's"),
             target => Verdict::Forwarded(target.to_string()),
         },
     };
@@ -244,16 +235,8 @@ fn side(text: &str) -> Option<(IpAddr, u16)> {
 }
 
 fn protocol_number(name: &str) -> Result<u8, String> {
-    match name.to_ascii_lowercase().as_str() {
-        "icmp" => Ok(1),
-        "tcp" => Ok(6),
-        "udp" => Ok(17),
-        "icmpv6" => Ok(58),
-        "sctp" => Ok(132),
-        number => number.parse().map_err(|_| {
-            format!("{name:?} is no protocol: icmp, tcp, udp, icmpv6, sctp or a number")
-        }),
-    }
+    protocols::number(&name.to_ascii_lowercase())
+        .ok_or_else(|| format!("{name:?} is no protocol: write its name, as tcp, or its number"))
 }
 
 impl Verdict {
@@ -324,5 +307,17 @@ mod tests {
         assert_eq!(of(Target::Blackhole, Action::Punt), "drop");
         assert_eq!(of(Target::Kernel, Action::Accept), "punt");
         assert_eq!(of(Target::Kernel, Action::Drop), "drop");
+        // What packets meet without rules is what the target says by itself.
+        for target in [
+            Target::StandIn(1),
+            Target::Blackhole,
+            Target::Unreachable,
+            Target::Prohibit,
+            Target::Kernel,
+        ] {
+            let name = of(target.clone(), Action::Accept);
+            let by_itself = format!("{:?}", target.verdict()).to_lowercase();
+            assert_eq!(name, by_itself);
+        }
     }
 }

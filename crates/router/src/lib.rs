@@ -1,6 +1,7 @@
 //! Router and firewall: what routes and rules are, and how they are read from the tables and rule
 //! sets that people have; and the data planes that forward by them. Lookup itself is `lpm`'s and `acl`'s.
 
+mod budget;
 pub mod check;
 pub mod config;
 pub mod cpu;
@@ -20,6 +21,7 @@ mod lines;
 pub mod listing;
 mod named;
 pub mod policy;
+mod protocols;
 pub mod random;
 pub mod rewrite;
 pub mod routes;

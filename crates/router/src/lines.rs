@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use crate::error::Fault;
+use crate::error::{Fault, Place};
 
 /// No line of a table or rule set is longer.
 const LONGEST: u64 = 1 << 20;
@@ -32,7 +32,8 @@ impl<R: BufRead> Lines<R> {
         self.line.clear();
         self.number += 1;
         let mut input = std::io::Read::take(&mut self.input, LONGEST);
-        if input.read_until(b'\n', &mut self.line)? == 0 {
+        let read = input.read_until(b'\n', &mut self.line);
+        if read.map_err(|cause| Fault::reading(Place::Line(self.number), cause))? == 0 {
             return Ok(None);
         }
         let whole = self.line.pop_if(|last| *last == b'\n').is_some();

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 
 use datapath::{Classify, ErrorClass, Missing};
-use serde_json::Value;
 
 use crate::routes::{self, Imported};
 use crate::rules::{self, RuleSet};
@@ -45,26 +44,12 @@ impl Classify for Error {
 /// # Errors
 /// No `ip` program, one that fails, routes of a kind that is not known.
 pub fn routes(options: &routes::Options) -> Result<Imported, Error> {
-    let mut all: Vec<Value> = Vec::new();
-    for family in ["-4", "-6"] {
+    let list = |family| {
         let words = ["-json", family, "route", "show", "table", "all"];
-        let listed = run("ip", &words, "", "apt install iproute2")?;
-        // Of a family without routes some versions write nothing.
-        if !listed.trim_ascii().is_empty() {
-            let listed: Vec<Value> =
-                serde_json::from_slice(&listed).map_err(|error| Error::Failed {
-                    program: format!("ip {}", words.join(" ")),
-                    what: format!("wrote no JSON array: {error}"),
-                })?;
-            all.extend(listed);
-        }
-    }
-    let options = routes::Options {
-        format: Some(routes::Format::IpRouteJson),
-        ..options.clone()
+        run("ip", &words, "", "apt install iproute2")
     };
-    let text = Value::from(all).to_string();
-    Ok(routes::read(NAME, text.as_bytes(), &options)?)
+    let (v4, v6) = (list("-4")?, list("-6")?);
+    Ok(routes::read_listings(NAME, [&v4, &v6], options)?)
 }
 
 /// The rules of nftables; those that `iptables-nft` makes are among them, those of older iptables not.

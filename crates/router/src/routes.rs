@@ -1,7 +1,7 @@
 //! Routes: prefixes and where packets to them go, read from dumps and listings.
 //!
-//! Of a prefix that comes more than once, the smallest metric counts as in the kernel, and of equal
-//! ones the last, as a replacement would; [`Report`] counts both.
+//! Of a prefix that comes more than once, the smallest metric counts as in the kernel. Of equal ones the last counts, as a
+//! replacement would; in listings of the kernel's the first, which is the one that it uses. [`Report`] counts all of them.
 
 mod bird;
 mod format;
@@ -21,6 +21,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::budget::Budget;
 use crate::error::{Error, Fault};
 use crate::named::formats;
 use crate::source::Source;
@@ -31,7 +32,7 @@ pub use table::{Numbered, Route, Routes};
 pub use target::{Hop, Target};
 
 formats! { Format or UnknownFormat of "routes" by Importer:
-    /// MRT `TABLE_DUMP_V2` (RFC 6396, RFC 8050): RouteViews, RIPE RIS, `dump routes` of daemons.
+    /// MRT `TABLE_DUMP` and `TABLE_DUMP_V2` (RFC 6396, RFC 8050): RouteViews, RIPE RIS, `dump routes` of daemons.
     Mrt = "mrt": mrt::IMPORTER,
     /// CAIDA's prefix-to-AS lists.
     Pfx2as = "pfx2as": pfx2as::IMPORTER,
@@ -95,16 +96,38 @@ pub fn open(path: &Path, options: &Options) -> Result<Imported, Error> {
 /// # Errors
 /// As `open`.
 pub fn read(name: &str, input: impl Read, options: &Options) -> Result<Imported, Error> {
-    import(input, options).map_err(|fault| fault.of(name))
+    import(input, options, &Budget::new()).map_err(|fault| fault.of(name))
 }
 
-fn import(input: impl Read, options: &Options) -> Result<Imported, Fault> {
-    let source = Source::new(input)?;
+/// Reads what `ip -json` lists of each family, whose name no route has to say.
+pub(crate) fn read_listings(
+    name: &str,
+    [v4, v6]: [&[u8]; 2],
+    options: &Options,
+) -> Result<Imported, Error> {
+    let budget = Budget::new();
+    let mut table = table::Builder::new(Format::IpRouteJson, &budget);
+    for (listing, is_v6) in [(v4, false), (v6, true)] {
+        budget.read(listing.len());
+        // Of a family without routes some versions write nothing.
+        if !listing.trim_ascii().is_empty() {
+            let read = ip_json::read(listing, Some(is_v6), options.table.as_deref(), &mut table);
+            read.map_err(|fault| fault.of(name))?;
+        }
+    }
+    table.finish().map_err(|fault| fault.of(name))
+}
+
+fn import(input: impl Read, options: &Options, budget: &Budget) -> Result<Imported, Fault> {
+    let source = Source::new(input, budget)?;
     let format = match options.format {
         Some(format) => format,
         None => format::detect(source.head())?,
     };
-    let mut table = table::Builder::new(format);
+    let mut table = table::Builder::new(format, budget);
     (format.importer().read)(&mut source.content(), options, &mut table)?;
     table.finish()
 }
+
+#[cfg(test)]
+mod tests;

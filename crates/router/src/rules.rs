@@ -8,10 +8,12 @@ mod compile;
 mod csv;
 mod format;
 mod hits;
+mod hook;
 mod iptables;
 mod nft;
 mod objects;
 mod region;
+mod shadows;
 mod show;
 mod values;
 
@@ -21,12 +23,15 @@ use std::path::Path;
 
 use acl::{Rule4, Rule6};
 
+use crate::budget::{Budget, Exhaustion};
 use crate::error::{Error, Fault, Place};
 use crate::named::formats;
 use crate::source::Source;
 use format::Importer;
 
 pub use hits::{Counted, Hits, counted};
+pub(crate) use shadows::covers;
+pub use shadows::{Shadows, find_shadows};
 pub use show::{Shown, action};
 
 formats! { Format or UnknownFormat of "rules" by Importer:
@@ -100,6 +105,26 @@ pub enum NoteKind {
     LeftOut,
 }
 
+/// Whether a file holds rules, by its beginning; routes in JSON begin as rules do, and are told apart by their members.
+///
+/// # Errors
+/// Reading.
+pub fn recognizes(path: &Path) -> Result<bool, Error> {
+    let name = path.display().to_string();
+    let budget = Budget::new();
+    let source = File::open(path)
+        .map_err(Fault::from)
+        .and_then(|file| Source::new(file, &budget));
+    let source = source.map_err(|fault| fault.of(&name))?;
+    Ok(match format::detect(source.head()) {
+        Ok(Format::Json) => {
+            let head = String::from_utf8_lossy(source.head());
+            head.contains("\"action\"")
+        }
+        detected => detected.is_ok(),
+    })
+}
+
 /// Reads a file, packed by gzip or bzip2 or plain.
 ///
 /// # Errors
@@ -116,16 +141,16 @@ pub fn open(path: &Path, options: &Options) -> Result<RuleSet, Error> {
 /// # Errors
 /// As `open`.
 pub fn read(name: &str, input: impl Read, options: &Options) -> Result<RuleSet, Error> {
-    import(input, options).map_err(|fault| fault.of(name))
+    import(input, options, &Budget::new()).map_err(|fault| fault.of(name))
 }
 
-fn import(input: impl Read, options: &Options) -> Result<RuleSet, Fault> {
-    let source = Source::new(input)?;
+fn import(input: impl Read, options: &Options, budget: &Budget) -> Result<RuleSet, Fault> {
+    let source = Source::new(input, budget)?;
     let format = match options.format {
         Some(format) => format,
         None => format::detect(source.head())?,
     };
-    let set = (format.importer().read)(&mut source.content(), options)?;
+    let set = (format.importer().read)(&mut source.content(), options, budget)?;
     // No engine holds more, so that none has to say it.
     set.fits()
         .map_err(|error| Fault::new(Place::File, error.to_string()))?;
@@ -141,4 +166,29 @@ impl RuleSet {
         acl::fits(&self.v4)?;
         acl::fits(&self.v6)
     }
+
+    /// Adds an origin, and returns its place.
+    fn origin(&mut self, place: Place, text: &str, budget: &Budget) -> Result<u32, String> {
+        budget.hold(2 * size_of::<Origin>() + text.len())?;
+        let at = u32::try_from(self.origins.len()).map_err(|_| "too many rules")?;
+        let text = text.into();
+        self.origins.push(Origin { place, text });
+        Ok(at)
+    }
+
+    /// Adds a note.
+    fn note(
+        &mut self,
+        place: Place,
+        kind: NoteKind,
+        what: String,
+        budget: &Budget,
+    ) -> Result<(), Exhaustion> {
+        budget.hold(2 * size_of::<Note>() + what.len())?;
+        self.notes.push(Note { place, kind, what });
+        Ok(())
+    }
 }
+
+#[cfg(test)]
+mod tests;

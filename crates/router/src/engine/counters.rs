@@ -10,9 +10,9 @@ pub struct Counters {
     pub bytes: u64,
     /// To a next hop, or accepted.
     pub forwarded: u64,
-    /// By a rule.
+    /// By a rule, or by a route that leads nowhere.
     pub dropped: u64,
-    /// To the kernel, by a rule.
+    /// To the kernel, by a rule or a route.
     pub punted: u64,
     pub no_route: u64,
     /// To the kernel, for want of a key, by reason.

@@ -28,7 +28,7 @@ pub(super) fn recognizes(head: &Head<'_>) -> bool {
 pub(super) fn read(
     content: impl BufRead,
     wanted: Option<&str>,
-    table: &mut Builder,
+    table: &mut Builder<'_>,
 ) -> Result<(), Fault> {
     let mut dump = Dump {
         wanted,
@@ -45,9 +45,9 @@ pub(super) fn read(
     dump.close().map_err(|(line, what)| Fault::line(line, what))
 }
 
-struct Dump<'a> {
+struct Dump<'a, 'b> {
     wanted: Option<&'a str>,
-    table: &'a mut Builder,
+    table: &'a mut Builder<'b>,
     /// Whether the table that is being listed is wanted.
     taken: bool,
     /// That of the routes that follow.
@@ -69,7 +69,7 @@ enum Kind {
     Gone(fn() -> Target),
 }
 
-impl Dump<'_> {
+impl Dump<'_, '_> {
     fn line(&mut self, number: u64, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
@@ -148,6 +148,8 @@ impl Dump<'_> {
             }
         }
         route.hops.push(hop);
+        let memory = route.hops.len() * Hop::BYTES;
+        self.table.budget().room(memory)?;
         Ok(())
     }
 
@@ -173,8 +175,7 @@ impl Dump<'_> {
             }
             Kind::Unicast => Target::Hops(route.hops),
         };
-        let target = self.table.target(target);
-        self.table.add(route.prefix, 0, target, at);
-        Ok(())
+        let added = self.table.route(route.prefix, 0, target, at);
+        added.map_err(|exhausted| (route.line, exhausted.into()))
     }
 }

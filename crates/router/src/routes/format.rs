@@ -10,7 +10,7 @@ use crate::error::{Fault, Place};
 pub(super) struct Importer {
     /// Whether content that begins so has the format. A file of a format that is refused may be an error.
     pub(super) recognizes: fn(&Head<'_>) -> Result<bool, Fault>,
-    pub(super) read: fn(&mut dyn BufRead, &Options, &mut Builder) -> Result<(), Fault>,
+    pub(super) read: fn(&mut dyn BufRead, &Options, &mut Builder<'_>) -> Result<(), Fault>,
 }
 
 /// The beginning of content.

@@ -1,33 +1,42 @@
 //! What FRR's `show ip route json` and `show ipv6 route json` write: of each prefix, the route
 //! that FRR selected.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::Read;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
 
 use super::format::Importer;
 use super::table::Builder;
 use super::{Hop, Target, text};
+use crate::budget::Budget;
 use crate::error::{Fault, Place};
+use crate::json::{self, Elements};
 
 pub(super) const IMPORTER: Importer = Importer {
     recognizes: |head| Ok(head.first == Some('{')),
     read: |content, _, table| read(content, table),
 };
 
-pub(super) fn read(content: impl Read, table: &mut Builder) -> Result<(), Fault> {
-    let mut json = serde_json::Deserializer::from_reader(content);
-    let prefixes = Prefixes { table, number: 0 };
-    json.deserialize_map(prefixes).map_err(Fault::json)?;
-    json.end().map_err(Fault::json)
+pub(super) fn read(content: impl Read, table: &mut Builder<'_>) -> Result<(), Fault> {
+    let budget = table.budget();
+    json::read(content, budget, |json, number| {
+        json.deserialize_map(Prefixes {
+            table,
+            budget,
+            number,
+        })
+    })
 }
 
 /// An object whose keys are prefixes.
-struct Prefixes<'a> {
-    table: &'a mut Builder,
-    number: u64,
+struct Prefixes<'a, 'b> {
+    table: &'a mut Builder<'b>,
+    budget: &'b Budget,
+    number: &'a Cell<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,42 +71,50 @@ struct NextHop {
     labels: Vec<u32>,
 }
 
-impl<'de> Visitor<'de> for Prefixes<'_> {
+impl<'de> Visitor<'de> for Prefixes<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of prefixes, as `show ip route json` writes it")
     }
 
-    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<(), M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(key) = map.next_key::<String>()? {
-            self.number += 1;
+            self.number.set(self.number.get() + 1);
             let prefix = text::prefix(&key).map_err(|_| {
                 M::Error::custom(format!(
                     "{key:?} is not a prefix: give the routes of one VRF, as `show ip route json` writes them"
                 ))
             })?;
-            let routes: Vec<Route> = map.next_value()?;
-            let at = Place::Entry(self.number);
-            let mut selected = routes.iter().filter(|route| route.selected).count();
-            for route in routes {
+            let at = Place::Entry(self.number.get());
+            let mut last: Option<Target> = None;
+            let mut take = |_: u64, route: Value, _: usize| {
+                let route: Route =
+                    serde_json::from_value(route).map_err(|error| error.to_string())?;
                 if !route.selected {
                     self.table.leave_out("a route that is not selected", at);
-                    continue;
+                    return Ok(());
                 }
-                selected -= 1;
-                let target = route
-                    .target()
-                    .map_err(|what| M::Error::custom(format!("{key}: {what}")))?;
-                match target {
-                    Some(target) => {
-                        let target = self.table.target(target);
-                        self.table.add(prefix, u32::from(selected > 0), target, at);
-                    }
-                    None => self
-                        .table
-                        .leave_out("a route without an active next hop", at),
+                let target = route.target().map_err(|what| format!("{key}: {what}"))?;
+                let Some(target) = target else {
+                    let why = "a route without an active next hop";
+                    self.table.leave_out(why, at);
+                    return Ok(());
+                };
+                // The last that is selected counts.
+                if let Some(before) = last.replace(target) {
+                    self.table.route(prefix, 1, before, at)?;
                 }
+                Ok(())
+            };
+            map.next_value_seed(Elements {
+                budget: self.budget,
+                number: &Cell::new(0),
+                take: &mut take,
+            })?;
+            if let Some(target) = last {
+                let added = self.table.route(prefix, 0, target, at);
+                added.map_err(M::Error::custom)?;
             }
         }
         Ok(())

@@ -14,22 +14,21 @@ use crate::json;
 
 pub(super) const IMPORTER: Importer = Importer {
     recognizes: |head| Ok(head.first == Some('[')),
-    read: |content, options, table| read(content, options.table.as_deref(), table),
+    read: |content, options, table| read(content, None, options.table.as_deref(), table),
 };
 
+/// Reads a listing, of one family where it is known.
 pub(super) fn read(
     content: impl Read,
+    v6: Option<bool>,
     wanted: Option<&str>,
-    table: &mut Builder,
+    table: &mut Builder<'_>,
 ) -> Result<(), Fault> {
-    let mut listing = Listing::new(wanted, table);
-    let mut number = 0;
-    let mut add = |route: Route| {
-        number += 1;
-        listing.add(route.entry()?, Place::Entry(number));
-        Ok(())
-    };
-    json::elements(content, &mut add)?;
+    let budget = table.budget();
+    let mut listing = Listing::new(wanted, v6, table);
+    json::elements(content, budget, |number, route: Route| {
+        Ok(listing.add(route.entry()?, Place::Entry(number))?)
+    })?;
     listing.finish()
 }
 
@@ -51,6 +50,8 @@ struct Route {
     from: Option<String>,
     encap: Option<IgnoredAny>,
     pref: Option<IgnoredAny>,
+    scope: Option<String>,
+    prefsrc: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -75,7 +76,7 @@ impl Route {
         let kind = self.kind.as_deref().unwrap_or("unicast");
         let mut entry = Entry {
             kind: Kind::named(kind).ok_or_else(|| format!("{kind:?} is no type of a route"))?,
-            metric: self.metric.unwrap_or(0),
+            metric: self.metric,
             table: self.table,
             encapsulated: self.encap.is_some(),
             v6: self.pref.map(|_| true),
@@ -83,6 +84,15 @@ impl Route {
         };
         if self.dst != "default" {
             entry.prefix = Some(text::prefix(&self.dst)?);
+        }
+        if let Some(source) = &self.prefsrc {
+            entry.v6 = Some(text::address(source)?.is_ipv6());
+        }
+        if self
+            .scope
+            .is_some_and(|scope| scope != "global" && scope != "0")
+        {
+            entry.narrow();
         }
         if self.tos.is_some() {
             entry.beyond = Some("a route for one type of service");
@@ -101,6 +111,7 @@ impl Route {
         for hop in std::iter::once(own).chain(self.nexthops) {
             entry.encapsulated |= hop.encap.is_some();
             entry.dead |= hop.dead();
+            entry.v6 = hop.v6().or(entry.v6);
             entry.hops.extend(hop.hop()?);
         }
         Ok(entry)
@@ -110,6 +121,15 @@ impl Route {
 impl NextHop {
     fn dead(&self) -> bool {
         self.flags.iter().any(|flag| flag == "dead")
+    }
+
+    /// The family of its route: `via` has a gateway of the other one.
+    fn v6(&self) -> Option<bool> {
+        match (&self.gateway, &self.via) {
+            (Some(gateway), _) => Some(gateway.contains(':')),
+            (None, Some(via)) => Some(!via.host.contains(':')),
+            (None, None) => None,
+        }
     }
 
     fn hop(self) -> Result<Option<Hop>, String> {

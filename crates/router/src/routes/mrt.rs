@@ -1,11 +1,13 @@
-//! MRT `TABLE_DUMP_V2`: RFC 6396 section 4.3, with additional paths as RFC 8050 has them.
+//! MRT `TABLE_DUMP_V2`: RFC 6396 section 4.3, with additional paths as RFC 8050 has them; and its predecessor
+//! `TABLE_DUMP`, section 4.2.
 
 mod attributes;
 mod cursor;
+mod peers;
 
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
 use lpm::{Prefix4, Prefix6};
@@ -13,16 +15,18 @@ use lpm::{Prefix4, Prefix6};
 use super::format::{Head, Importer};
 use super::table::Builder;
 use super::text::AnyPrefix;
-use super::{Hop, Peer, PeerChoice, Target};
+use super::{Hop, PeerChoice, Target};
 use crate::error::{Fault, Place};
 use attributes::{Attributes, Path};
 use cursor::{Broken, Cursor};
+use peers::Peers;
 
 /// Time, type, subtype, length.
 const HEADER: usize = 12;
 /// No record is longer: 65535 paths of 4 KiB attributes would be 256 MiB, and no dump has them.
 const LONGEST: usize = 64 << 20;
 
+const TABLE_DUMP: u16 = 12;
 const TABLE_DUMP_V2: u16 = 13;
 
 pub(super) const IMPORTER: Importer = Importer {
@@ -36,10 +40,9 @@ fn recognizes(head: &Head<'_>) -> Result<bool, Fault> {
         return Ok(false);
     };
     let refused = match kind {
-        12 => "an MRT TABLE_DUMP, which has no 4-byte AS numbers: convert it to TABLE_DUMP_V2",
-        13 => return Ok(true),
+        12 | 13 => return Ok(true),
         16 | 17 => "an MRT log of BGP messages, not a table: give the RIB dump",
-        _ => "an MRT record that is no TABLE_DUMP_V2",
+        _ => "an MRT record that is neither TABLE_DUMP nor TABLE_DUMP_V2: give a RIB dump",
     };
     Err(Fault::new(Place::File, refused))
 }
@@ -47,19 +50,20 @@ fn recognizes(head: &Head<'_>) -> Result<bool, Fault> {
 pub(super) fn read(
     mut content: impl Read,
     choice: PeerChoice,
-    table: &mut Builder,
+    table: &mut Builder<'_>,
 ) -> Result<(), Fault> {
     let mut dump = Dump {
-        choice,
+        peers: Peers::new(choice, table.budget()),
         table,
-        peers: None,
         targets: HashMap::default(),
+        open: None,
     };
     let mut header = [0; HEADER];
     let mut body = Vec::new();
     let mut offset = 0;
     loop {
-        let got = fill(&mut content, &mut header)?;
+        let reading = |cause| Fault::reading(Place::Byte(offset), cause);
+        let got = fill(&mut content, &mut header).map_err(reading)?;
         if got == 0 {
             return dump.finish();
         }
@@ -75,7 +79,7 @@ pub(super) fn read(
             ));
         }
         body.resize(length, 0);
-        if fill(&mut content, &mut body)? < length {
+        if fill(&mut content, &mut body).map_err(reading)? < length {
             return short("cut off in the middle of a record: fetch the file again");
         }
         let [_, _, _, _, a, b, c, d, ..] = header;
@@ -103,25 +107,56 @@ fn fill(content: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
-struct Dump<'a> {
-    choice: PeerChoice,
-    table: &'a mut Builder,
-    peers: Option<Vec<Peer>>,
+struct Dump<'a, 'b> {
+    table: &'a mut Builder<'b>,
+    peers: Peers<'b>,
     /// Places of gateways among the table's targets.
     targets: HashMap<IpAddr, u32, RandomState>,
+    /// Of a `TABLE_DUMP`, whose paths are records of their own: the prefix whose paths are being read.
+    open: Option<Route>,
 }
 
-impl Dump<'_> {
+/// A prefix, and the best of its paths so far.
+struct Route {
+    prefix: AnyPrefix,
+    best: Best,
+    at: Place,
+}
+
+/// What a prefix's paths come to; a path comes with its peer's place.
+#[derive(Clone, Copy)]
+enum Best {
+    Path(Path, u32),
+    NotAsked,
+    NoNextHop,
+}
+
+impl Best {
+    fn improve(&mut self, other: Self) {
+        *self = match (*self, other) {
+            (Self::NotAsked, other) | (Self::NoNextHop, other @ Self::Path(..)) => other,
+            (Self::Path(known, _), Self::Path(path, _)) if path.rank < known.rank => other,
+            (known, _) => known,
+        };
+    }
+}
+
+impl Dump<'_, '_> {
     fn record(&mut self, kind: (u16, u16), body: &[u8], at: Place) -> Result<(), Broken> {
         let body = Cursor::new(body);
         match kind {
-            (TABLE_DUMP_V2, 1) => self.peer_table(body),
+            (TABLE_DUMP, 1) => self.path(body, false, 2, at),
+            (TABLE_DUMP, 2) => self.path(body, true, 2, at),
+            // No RFC has them: some collectors wrote AS numbers of 4 bytes so.
+            (TABLE_DUMP, 3) => self.path(body, false, 4, at),
+            (TABLE_DUMP, 4) => self.path(body, true, 4, at),
+            (TABLE_DUMP_V2, 1) => self.peers.read_table(body),
             (TABLE_DUMP_V2, 2) => self.rib(body, false, false, at),
             (TABLE_DUMP_V2, 4) => self.rib(body, true, false, at),
             (TABLE_DUMP_V2, 8) => self.rib(body, false, true, at),
             (TABLE_DUMP_V2, 10) => self.rib(body, true, true, at),
             (TABLE_DUMP_V2, 3 | 5 | 9 | 11) => self.left_out("a multicast route", at),
-            (TABLE_DUMP_V2, 6 | 12) => {
+            (TABLE_DUMP, _) | (TABLE_DUMP_V2, 6 | 12) => {
                 self.left_out("a route that is neither IPv4 nor IPv6 unicast", at)
             }
             (TABLE_DUMP_V2, 7) => self.left_out("a table of places of peers", at),
@@ -134,43 +169,42 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn peer_table(&mut self, mut body: Cursor<'_>) -> Result<(), Broken> {
-        if self.peers.is_some() {
-            return Err(body.broken("a second table of peers: give one dump at a time"));
+    /// A record of `TABLE_DUMP`: one path. The paths of a prefix follow one another.
+    fn path(
+        &mut self,
+        mut body: Cursor<'_>,
+        v6: bool,
+        as_bytes: usize,
+        at: Place,
+    ) -> Result<(), Broken> {
+        body.take(4, "view and sequence number")?;
+        let address = body.take(if v6 { 16 } else { 4 }, "prefix")?;
+        let length = body.u8("length of a prefix")?;
+        check_length(&body, length, v6)?;
+        let prefix = prefix(&body, address, length, v6)?;
+        body.take(5, "status and time of a path")?;
+        let peer = self.peers.read(&mut body, v6, as_bytes)?;
+        let length = body.u16("length of attributes")?;
+        let attributes = body.part(usize::from(length), "attributes")?;
+        if body.left() > 0 {
+            return Err(body.broken("more bytes in a record than its path takes"));
         }
-        body.take(4, "collector")?;
-        let name = body.u16("length of the view's name")?;
-        body.take(usize::from(name), "name of the view")?;
-        let count = body.u16("number of peers")?;
-        let mut peers = Vec::with_capacity(usize::from(count).min(body.left()));
-        for _ in 0..count {
-            peers.push(peer(&mut body)?);
-        }
-        self.peers = Some(peers);
-        self.check_choice(&body)
-    }
-
-    fn check_choice(&self, body: &Cursor<'_>) -> Result<(), Broken> {
-        let peers = self.peers.as_deref().unwrap_or_default();
-        if peers.iter().any(|peer| self.wanted(peer)) || peers.is_empty() {
-            return Ok(());
-        }
-        let some: Vec<String> = peers.iter().take(8).map(name).collect();
-        let more = if peers.len() > 8 { ", ..." } else { "" };
-        let some = some.join(", ");
-        Err(body.broken(&format!(
-            "no such peer in the dump; its peers: {some}{more}"
-        )))
-    }
-
-    fn wanted(&self, peer: &Peer) -> bool {
-        match self.choice {
-            PeerChoice::ShortestPath => true,
-            PeerChoice::Address(address) => peer.address == address,
-            PeerChoice::As(autonomous_system) => peer.autonomous_system == autonomous_system,
+        let best = self
+            .peers
+            .best(peer, Attributes::new(attributes, as_bytes))?;
+        match &mut self.open {
+            Some(open) if open.prefix == prefix => {
+                open.best.improve(best);
+                Ok(())
+            }
+            _ => match self.open.replace(Route { prefix, best, at }) {
+                Some(complete) => self.add(&complete).map_err(|what| body.broken(&what)),
+                None => Ok(()),
+            },
         }
     }
 
+    /// A record of `TABLE_DUMP_V2`: all paths of a prefix.
     fn rib(
         &mut self,
         mut body: Cursor<'_>,
@@ -178,24 +212,53 @@ impl Dump<'_> {
         add_path: bool,
         at: Place,
     ) -> Result<(), Broken> {
-        let Some(peers) = self.peers.take() else {
+        let Some(peers) = self.peers.table() else {
             return Err(
                 body.broken("a route before the table of peers: the file's beginning is missing")
             );
         };
-        let best = self.best(&mut body, &peers, v6, add_path);
-        self.peers = Some(peers);
-        let (prefix, best) = best?;
+        body.take(4, "sequence number")?;
+        let length = body.u8("length of a prefix")?;
+        check_length(&body, length, v6)?;
+        let address = body.take(usize::from(length.div_ceil(8)), "prefix")?;
+        let prefix = prefix(&body, address, length, v6)?;
+        let mut best = Best::NotAsked;
+        for _ in 0..body.u16("number of paths")? {
+            let index = usize::from(body.u16("peer of a path")?);
+            let Some(peer) = peers.get(index).copied() else {
+                return Err(body.broken(&format!("peer {index} of {}", peers.len())));
+            };
+            body.take(4, "time of a path")?;
+            if add_path {
+                body.take(4, "path identifier")?;
+            }
+            let length = body.u16("length of attributes")?;
+            let attributes = body.part(usize::from(length), "attributes")?;
+            // AS numbers have 4 bytes in this kind of dump, whatever the peer spoke (RFC 6396, 4.3.4).
+            best.improve(self.peers.best(peer, Attributes::new(attributes, 4))?);
+        }
+        if body.left() > 0 {
+            return Err(body.broken("more bytes in a record than its paths take"));
+        }
+        let route = Route { prefix, best, at };
+        self.add(&route).map_err(|what| body.broken(&what))
+    }
+
+    fn add(&mut self, route: &Route) -> Result<(), String> {
+        let Route { prefix, best, at } = *route;
         match best {
             Best::Path(Path { next_hop, .. }, peer) => {
-                let Self { targets, table, .. } = self;
-                let target = *targets
-                    .entry(next_hop)
-                    .or_insert_with(|| table.target(Target::Hops(vec![Hop::via(next_hop)])));
-                table.add(prefix, 0, target, at);
-                if let Some(peer) = self.peers.as_mut().and_then(|peers| peers.get_mut(peer)) {
-                    peer.taken += 1;
-                }
+                let target = match self.targets.get(&next_hop) {
+                    Some(target) => *target,
+                    None => {
+                        let hop = Target::Hops(vec![Hop::via(next_hop)]);
+                        let target = self.table.target(hop)?;
+                        self.targets.insert(next_hop, target);
+                        target
+                    }
+                };
+                self.table.add(prefix, 0, target, at)?;
+                self.peers.count(peer);
             }
             Best::NotAsked => self
                 .table
@@ -207,100 +270,27 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// The prefix of a record, and the best of its paths.
-    fn best(
-        &self,
-        body: &mut Cursor<'_>,
-        peers: &[Peer],
-        v6: bool,
-        add_path: bool,
-    ) -> Result<(AnyPrefix, Best), Broken> {
-        body.take(4, "sequence number")?;
-        let prefix = prefix(body, v6)?;
-        let mut best = Best::NotAsked;
-        for _ in 0..body.u16("number of paths")? {
-            let index = usize::from(body.u16("peer of a path")?);
-            let Some(peer) = peers.get(index) else {
-                let count = peers.len();
-                return Err(body.broken(&format!("peer {index} of {count}")));
-            };
-            body.take(4, "time of a path")?;
-            if add_path {
-                body.take(4, "path identifier")?;
-            }
-            let length = body.u16("length of attributes")?;
-            let attributes = body.part(usize::from(length), "attributes")?;
-            if !self.wanted(peer) {
-                continue;
-            }
-            best = match (best, Attributes::new(attributes).path()?) {
-                (Best::NotAsked, None) => Best::NoNextHop,
-                (Best::NotAsked | Best::NoNextHop, Some(path)) => Best::Path(path, index),
-                (Best::Path(known, _), Some(path)) if path.rank < known.rank => {
-                    Best::Path(path, index)
-                }
-                (known, _) => known,
-            };
+    fn finish(mut self) -> Result<(), Fault> {
+        if let Some(last) = self.open.take() {
+            self.add(&last).map_err(|what| Fault::new(last.at, what))?;
         }
-        if body.left() > 0 {
-            return Err(body.broken("more bytes in a record than its paths take"));
-        }
-        Ok((prefix, best))
-    }
-
-    fn finish(self) -> Result<(), Fault> {
-        let Some(peers) = self.peers else {
-            return Err(Fault::new(
-                Place::File,
-                "no table of peers: this is no RIB dump",
-            ));
-        };
-        self.table.peers = peers;
+        self.table.peers = self.peers.finish()?;
         Ok(())
     }
 }
 
-/// What a record's paths come to; a path comes with its peer's place.
-enum Best {
-    Path(Path, usize),
-    NotAsked,
-    NoNextHop,
-}
-
-fn peer(body: &mut Cursor<'_>) -> Result<Peer, Broken> {
-    let kind = body.u8("type of a peer")?;
-    body.take(4, "identifier of a peer")?;
-    let address = if kind & 1 == 0 {
-        IpAddr::V4(Ipv4Addr::from(body.array::<4>("address of a peer")?))
-    } else {
-        IpAddr::V6(Ipv6Addr::from(body.array::<16>("address of a peer")?))
-    };
-    let autonomous_system = if kind & 2 == 0 {
-        u32::from(body.u16("AS of a peer")?)
-    } else {
-        u32::from_be_bytes(body.array("AS of a peer")?)
-    };
-    Ok(Peer {
-        address,
-        autonomous_system,
-        taken: 0,
-    })
-}
-
-fn name(peer: &Peer) -> String {
-    format!("{} (AS {})", peer.address, peer.autonomous_system)
+fn check_length(body: &Cursor<'_>, length: u8, v6: bool) -> Result<(), Broken> {
+    let most = if v6 { 128 } else { 32 };
+    if length <= most {
+        return Ok(());
+    }
+    Err(body.broken(&format!(
+        "a prefix of {length} bits, where addresses have {most}"
+    )))
 }
 
 /// Bits beyond the length are irrelevant (RFC 4271, 4.3).
-fn prefix(body: &mut Cursor<'_>, v6: bool) -> Result<AnyPrefix, Broken> {
-    let length = body.u8("length of a prefix")?;
-    let most = if v6 { 128 } else { 32 };
-    if length > most {
-        return Err(body.broken(&format!(
-            "a prefix of {length} bits, where addresses have {most}"
-        )));
-    }
-    let bytes = body.take(usize::from(length.div_ceil(8)), "prefix")?;
+fn prefix(body: &Cursor<'_>, bytes: &[u8], length: u8, v6: bool) -> Result<AnyPrefix, Broken> {
     let mut address = [0; 16];
     address[..bytes.len()].copy_from_slice(bytes);
     let [a, b, c, d, ..] = address;

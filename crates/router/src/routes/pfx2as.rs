@@ -24,7 +24,7 @@ fn recognizes(words: &[&str]) -> bool {
     is_address && length.parse::<u8>().is_ok()
 }
 
-pub(super) fn read(content: impl BufRead, table: &mut Builder) -> Result<(), Fault> {
+pub(super) fn read(content: impl BufRead, table: &mut Builder<'_>) -> Result<(), Fault> {
     let mut lines = Lines::new(content);
     while let Some((number, line)) = lines.next()? {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -41,8 +41,10 @@ pub(super) fn read(content: impl BufRead, table: &mut Builder) -> Result<(), Fau
         if !is_origin(origin) {
             return Err(Fault::line(number, format!("{origin:?} is no AS")));
         }
-        let target = table.target(Target::Origin(origin.into()));
-        table.add(prefix, 0, target, Place::Line(number));
+        let target = Target::Origin(origin.into());
+        table
+            .route(prefix, 0, target, Place::Line(number))
+            .map_err(|exhausted| Fault::line(number, exhausted))?;
     }
     Ok(())
 }

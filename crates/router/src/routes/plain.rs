@@ -16,7 +16,7 @@ pub(super) const IMPORTER: Importer = Importer {
     read: |content, _, table| read(content, table),
 };
 
-pub(super) fn read(content: impl BufRead, table: &mut Builder) -> Result<(), Fault> {
+pub(super) fn read(content: impl BufRead, table: &mut Builder<'_>) -> Result<(), Fault> {
     let mut lines = Lines::new(content);
     while let Some((number, line)) = lines.next()? {
         let line = line.split('#').next().unwrap_or_default();
@@ -26,8 +26,9 @@ pub(super) fn read(content: impl BufRead, table: &mut Builder) -> Result<(), Fau
         let Some(first) = words.next() else { continue };
         let prefix = text::prefix(first).map_err(|what| Fault::line(number, what))?;
         let target = target(words).map_err(|what| Fault::line(number, what))?;
-        let target = table.target(target);
-        table.add(prefix, 0, target, Place::Line(number));
+        table
+            .route(prefix, 0, target, Place::Line(number))
+            .map_err(|exhausted| Fault::line(number, exhausted))?;
     }
     Ok(())
 }

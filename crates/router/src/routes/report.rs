@@ -27,6 +27,8 @@ pub struct Duplicates {
     pub same: u64,
     /// With another target; the last counts.
     pub replaced: u64,
+    /// With another target and behind the one that counts: the kernel uses the first that it lists.
+    pub behind: u64,
     /// With a larger metric than another, which counts.
     pub worse: u64,
     /// Where the first of them is.

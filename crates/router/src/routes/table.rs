@@ -9,6 +9,7 @@ use lpm::{Address, NextHop, Prefix, Rib};
 use super::report::{Duplicates, LeftOut, Report};
 use super::text::AnyPrefix;
 use super::{Format, Imported, Target};
+use crate::budget::{Budget, Exhaustion};
 use crate::error::{Error, Fault, Place};
 
 /// A prefix and the place of its target among the table's.
@@ -125,10 +126,16 @@ fn numbered<A: Address>(routes: &[Route<A>], targets: usize) -> Result<Numbered<
     })
 }
 
+/// Memory of a target: it is in a list and a map, which grow.
+const TARGET: usize = 4 * size_of::<Target>() + 64;
+
 /// Routes as they are read.
 #[derive(Debug)]
-pub(super) struct Builder {
+pub(super) struct Builder<'a> {
+    budget: &'a Budget,
     format: Format,
+    /// Of equal routes the first counts, and not the last.
+    first_counts: bool,
     targets: Vec<Target>,
     places: HashMap<Target, u32, RandomState>,
     v4: Vec<Read<u32>>,
@@ -140,14 +147,16 @@ pub(super) struct Builder {
 #[derive(Clone, Copy, Debug)]
 struct Read<A: Address> {
     route: Route<A>,
-    metric: u32,
+    metric: u64,
     place: Place,
 }
 
-impl Builder {
-    pub(super) fn new(format: Format) -> Self {
+impl<'a> Builder<'a> {
+    pub(super) fn new(format: Format, budget: &'a Budget) -> Self {
         Self {
+            budget,
             format,
+            first_counts: matches!(format, Format::IpRoute | Format::IpRouteJson),
             targets: Vec::new(),
             places: HashMap::default(),
             v4: Vec::new(),
@@ -157,18 +166,48 @@ impl Builder {
         }
     }
 
+    pub(super) fn budget(&self) -> &'a Budget {
+        self.budget
+    }
+
     /// The place of a target.
-    pub(super) fn target(&mut self, target: Target) -> u32 {
+    pub(super) fn target(&mut self, target: Target) -> Result<u32, Exhaustion> {
         if let Some(place) = self.places.get(&target) {
-            return *place;
+            return Ok(*place);
         }
+        self.budget.hold(TARGET + 2 * target.bytes())?;
         let place = count(self.targets.len());
         self.targets.push(target.clone());
         self.places.insert(target, place);
-        place
+        Ok(place)
     }
 
-    pub(super) fn add(&mut self, prefix: AnyPrefix, metric: u32, target: u32, place: Place) {
+    /// Adds a route; the smaller its metric, the better.
+    pub(super) fn route(
+        &mut self,
+        prefix: AnyPrefix,
+        metric: u64,
+        target: Target,
+        place: Place,
+    ) -> Result<(), Exhaustion> {
+        let target = self.target(target)?;
+        self.add(prefix, metric, target, place)
+    }
+
+    /// As `route`, of a target whose place is known.
+    pub(super) fn add(
+        &mut self,
+        prefix: AnyPrefix,
+        metric: u64,
+        target: u32,
+        place: Place,
+    ) -> Result<(), Exhaustion> {
+        let bytes = match prefix {
+            AnyPrefix::V4(_) => size_of::<Read<u32>>(),
+            AnyPrefix::V6(_) => size_of::<Read<u128>>(),
+        };
+        // A list that grows is in memory twice.
+        self.budget.hold(2 * bytes)?;
         match prefix {
             AnyPrefix::V4(prefix) => self.v4.push(Read {
                 route: Route { prefix, target },
@@ -181,6 +220,7 @@ impl Builder {
                 place,
             }),
         }
+        Ok(())
     }
 
     /// Counts something that is not a route of the table.
@@ -204,8 +244,8 @@ impl Builder {
         }
         let mut duplicates = Duplicates::default();
         let (v4, v6) = (
-            resolve(self.v4, &mut duplicates),
-            resolve(self.v6, &mut duplicates),
+            resolve(self.v4, self.first_counts, &mut duplicates),
+            resolve(self.v6, self.first_counts, &mut duplicates),
         );
         let report = Report {
             format: self.format,
@@ -222,14 +262,19 @@ impl Builder {
 }
 
 /// One route of each prefix, in order.
-fn resolve<A: Address>(mut read: Vec<Read<A>>, duplicates: &mut Duplicates) -> Vec<Route<A>> {
+fn resolve<A: Address>(
+    mut read: Vec<Read<A>>,
+    first_counts: bool,
+    duplicates: &mut Duplicates,
+) -> Vec<Route<A>> {
     read.sort_by_key(|read| read.route.prefix);
     let mut routes: Vec<Route<A>> = Vec::with_capacity(read.len());
     for same in read.chunk_by(|a, b| a.route.prefix == b.route.prefix) {
         let mut best = same[0];
         for next in &same[1..] {
-            duplicates.count(&best, next);
-            if next.metric <= best.metric {
+            duplicates.count(&best, next, first_counts);
+            let equal = next.metric == best.metric && !first_counts;
+            if next.metric < best.metric || equal {
                 best = *next;
             }
         }
@@ -239,11 +284,13 @@ fn resolve<A: Address>(mut read: Vec<Read<A>>, duplicates: &mut Duplicates) -> V
 }
 
 impl Duplicates {
-    fn count<A: Address>(&mut self, known: &Read<A>, next: &Read<A>) {
+    fn count<A: Address>(&mut self, known: &Read<A>, next: &Read<A>, first_counts: bool) {
         if known.metric != next.metric {
             self.worse += 1;
         } else if known.route.target == next.route.target {
             self.same += 1;
+        } else if first_counts {
+            self.behind += 1;
         } else {
             self.replaced += 1;
         }

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Verdict;
+
 /// What becomes of packets to a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -17,7 +19,7 @@ pub enum Target {
     Unreachable,
     /// Answered with ICMP "administratively prohibited".
     Prohibit,
-    /// The kernel's: its own addresses, broadcasts, tunnels.
+    /// The kernel's: its own addresses, broadcasts, tunnels, prefixes that it looks up in other tables.
     Kernel,
     /// The source names an AS, a set of them or several, instead of a next hop.
     Origin(Box<str>),
@@ -40,11 +42,37 @@ pub struct Hop {
 }
 
 impl Hop {
+    /// Memory of one in a list that grows, with its name.
+    pub(super) const BYTES: usize = 2 * size_of::<Self>() + 16;
+
     pub fn via(gateway: IpAddr) -> Self {
         Self {
             gateway: Some(gateway),
             interface: None,
             weight: 1,
+        }
+    }
+}
+
+impl Target {
+    /// What becomes of packets whose route has this target, where nothing else decides. A packet is dropped also where
+    /// the kernel sends an ICMP message about it.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Blackhole | Self::Unreachable | Self::Prohibit => Verdict::Drop,
+            Self::Kernel => Verdict::Punt,
+            Self::Hops(_) | Self::Origin(_) | Self::Unspecified | Self::StandIn(_) => {
+                Verdict::Forward
+            }
+        }
+    }
+
+    /// Memory that it takes beside its own size.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Hops(hops) => hops.len() * Hop::BYTES,
+            Self::Origin(origin) => origin.len(),
+            _ => 0,
         }
     }
 }

@@ -11,7 +11,8 @@ use acl::Action;
 
 use super::format::Importer;
 use super::region::{Field, Region};
-use super::{Origin, RuleSet, values};
+use super::{RuleSet, values};
+use crate::budget::Budget;
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
 
@@ -20,10 +21,10 @@ pub(super) const IMPORTER: Importer = Importer {
         let mut columns = head.line.split(',');
         !head.line.trim_start().starts_with('[') && columns.any(|column| column.trim() == "action")
     },
-    read: |content, _| read(content),
+    read: |content, _, budget| read(content, budget),
 };
 
-pub(super) fn read(content: impl BufRead) -> Result<RuleSet, Fault> {
+pub(super) fn read(content: impl BufRead, budget: &Budget) -> Result<RuleSet, Fault> {
     let mut columns: Option<Vec<Column>> = None;
     let mut rules = RuleSet::default();
     let mut lines = Lines::new(content);
@@ -38,7 +39,7 @@ pub(super) fn read(content: impl BufRead) -> Result<RuleSet, Fault> {
             continue;
         };
         let cells = cells(columns, line).map_err(fault)?;
-        add(&mut rules, &cells, Place::Line(number), line).map_err(fault)?;
+        add(&mut rules, &cells, (Place::Line(number), line), budget).map_err(fault)?;
     }
     Ok(rules)
 }
@@ -81,24 +82,18 @@ fn cells<'a>(columns: &[Column], line: &'a str) -> Result<Vec<(Column, &'a str)>
 pub(super) fn add(
     rules: &mut RuleSet,
     cells: &[(Column, &str)],
-    place: Place,
-    text: &str,
+    (place, text): (Place, &str),
+    budget: &Budget,
 ) -> Result<(), String> {
-    let origin = u32::try_from(rules.origins.len()).map_err(|_| "too many rules")?;
-    let (regions, action) = rule(cells)?;
+    let (regions, action) = rule(cells, budget)?;
+    let origin = rules.origin(place, text, budget)?;
     for region in regions {
-        if region.v6 {
-            region.rules(action, origin, &mut rules.v6);
-        } else {
-            region.rules(action, origin, &mut rules.v4);
-        }
+        region.emit(action, origin, rules, budget)?;
     }
-    let text = text.into();
-    rules.origins.push(Origin { place, text });
     Ok(())
 }
 
-fn rule(cells: &[(Column, &str)]) -> Result<(Vec<Region>, Action), String> {
+fn rule(cells: &[(Column, &str)], budget: &Budget) -> Result<(Vec<Region>, Action), String> {
     let mut regions = vec![Region::all(false), Region::all(true)];
     let mut action = None;
     for (column, cell) in cells {
@@ -109,19 +104,19 @@ fn rule(cells: &[(Column, &str)]) -> Result<(Vec<Region>, Action), String> {
                 let (v6, addresses) = values::addresses(cell)?;
                 regions.retain(|region| region.v6 == v6);
                 for region in &mut regions {
-                    region.keep(*field, &addresses, false);
+                    region.keep(*field, &addresses, false, budget)?;
                 }
             }
             Column::Of(Field::Protocol) => {
                 let protocol = values::protocol(cell)?;
                 for region in &mut regions {
-                    region.keep(Field::Protocol, &protocol, false);
+                    region.keep(Field::Protocol, &protocol, false, budget)?;
                 }
             }
             Column::Of(field) => {
                 let ports = values::ports(cell, '-')?;
                 for region in &mut regions {
-                    region.keep(*field, &ports, false);
+                    region.keep(*field, &ports, false, budget)?;
                 }
             }
         }

@@ -3,13 +3,14 @@
 use std::io::BufRead;
 
 use super::{Format, Options, RuleSet};
+use crate::budget::Budget;
 use crate::error::{Fault, Place};
 
 /// Reads rules of one format.
 pub(super) struct Importer {
     /// Whether content that begins so has the format.
     pub(super) recognizes: fn(&Head<'_>) -> bool,
-    pub(super) read: fn(&mut dyn BufRead, &Options) -> Result<RuleSet, Fault>,
+    pub(super) read: fn(&mut dyn BufRead, &Options, &Budget) -> Result<RuleSet, Fault>,
 }
 
 /// The beginning of content.

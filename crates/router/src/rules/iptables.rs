@@ -1,4 +1,4 @@
-//! What `iptables-save` and `ip6tables-save` write.
+//! What `iptables-save` and `ip6tables-save` write, also one after the other in one file.
 //!
 //! Said exactly: addresses, ranges of them, protocols, ports, their negations, chains, jumps,
 //! returns, policies. Anything else in a rule makes its packets the kernel's: devices, connection
@@ -9,6 +9,7 @@
 //! keys must leave them to the kernel.
 
 mod rule;
+mod section;
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -17,10 +18,12 @@ use acl::Action;
 
 use super::compile::{self, Chain, Then};
 use super::format::Importer;
-use super::{Hook, Note, NoteKind, Options, Origin, RuleSet};
+use super::{Hook, NoteKind, Options, RuleSet, hook};
+use crate::budget::Budget;
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
 use rule::Parsed;
+use section::{Program, Section};
 
 /// Base chains in the order in which packets meet them.
 const FORWARD: [(&str, &str); 8] = [
@@ -43,94 +46,185 @@ const INPUT: [(&str, &str); 7] = [
     ("nat", "INPUT"),
 ];
 
+/// Tables whose chains packets meet.
+const TABLES: [&str; 5] = ["raw", "mangle", "nat", "filter", "security"];
+
+/// Memory of a chain or of its name in maps.
+const CHAIN: usize = 4 * size_of::<Chain>() + 128;
+
 pub(super) const IMPORTER: Importer = Importer {
     recognizes: |head| head.line.starts_with('*'),
-    read: |content, options| read(content, options),
+    read: |content, options, budget| read(content, options, budget),
 };
 
-pub(super) fn read(content: impl BufRead, options: &Options) -> Result<RuleSet, Fault> {
-    let mut tables = Tables {
-        wanted: &options.tables,
-        ..Tables::default()
-    };
+pub(super) fn read(
+    content: impl BufRead,
+    options: &Options,
+    budget: &Budget,
+) -> Result<RuleSet, Fault> {
+    let mut tables = Tables::new(&options.tables, budget);
     let mut lines = Lines::new(content);
     while let Some((number, line)) = lines.next()? {
-        tables
-            .line(number, line)
-            .map_err(|what| Fault::line(number, what))?;
+        tables.line(number, line)?;
     }
-    if tables.open {
-        return Err(Fault::new(
-            Place::File,
-            "cut off: no COMMIT at the end of a table",
-        ));
+    if let Some(section) = &tables.section {
+        let what = format!("cut off: no COMMIT at the end of table {}", section.name);
+        return Err(Fault::new(Place::File, what));
     }
-    let path: &[(&str, &str)] = match options.hook {
-        Hook::Forward => &FORWARD,
-        Hook::Input => &INPUT,
-    };
-    tables.compile(path)
+    tables.compile(options.hook)
 }
 
-#[derive(Default)]
+/// A table of one family.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Table {
+    v6: bool,
+    name: String,
+}
+
 struct Tables<'a> {
     wanted: &'a [String],
-    /// The table that is being read, and whether its rules are wanted.
-    table: String,
-    taken: bool,
-    open: bool,
-    v6: bool,
+    budget: &'a Budget,
+    /// Whose output follows, by the last comment that says it.
+    program: Option<Program>,
+    section: Option<Section>,
+    /// On which lines tables begin.
+    begun: HashMap<Table, u64>,
     chains: Vec<Chain>,
     /// Places of chains by table and name.
-    names: HashMap<(String, String), usize>,
+    names: HashMap<(Table, String), usize>,
     /// Chains that are jumped to may come later.
     rules: Vec<Rule>,
-    origins: Vec<Origin>,
-    notes: Vec<Note>,
+    set: RuleSet,
 }
 
 struct Rule {
     number: u64,
-    table: String,
+    table: Table,
     chain: usize,
     text: String,
     parsed: Parsed,
 }
 
-impl Tables<'_> {
-    fn line(&mut self, number: u64, line: &str) -> Result<(), String> {
-        if line.starts_with('#') || line.is_empty() {
-            self.v6 |= line.contains("ip6tables-save");
+impl<'a> Tables<'a> {
+    fn new(wanted: &'a [String], budget: &'a Budget) -> Self {
+        Self {
+            wanted,
+            budget,
+            program: None,
+            section: None,
+            begun: HashMap::new(),
+            chains: Vec::new(),
+            names: HashMap::new(),
+            rules: Vec::new(),
+            set: RuleSet::default(),
+        }
+    }
+
+    fn line(&mut self, number: u64, line: &str) -> Result<(), Fault> {
+        let fault = |what: String| Err(Fault::line(number, what));
+        if let Some(comment) = line.strip_prefix('#') {
+            return self.comment(number, comment.trim());
+        }
+        if line.is_empty() {
             return Ok(());
         }
-        if let Some(table) = line.strip_prefix('*') {
-            self.open = true;
-            table.clone_into(&mut self.table);
-            self.taken = self.wanted.is_empty() || self.wanted.iter().any(|name| name == table);
-            return Ok(());
-        }
-        if !self.open {
-            return Err("before the first table: a table begins with *".into());
-        }
-        if line == "COMMIT" {
-            self.open = false;
-            if !self.taken {
-                let what = format!("table {} is left out, as asked", self.table);
-                self.note(number, NoteKind::LeftOut, what);
+        match (line.strip_prefix('*'), self.section.take()) {
+            (Some(name), None) => {
+                self.section = Some(Section::new(number, name));
+                Ok(())
             }
-            return Ok(());
+            (Some(_), Some(before)) => {
+                let name = before.name;
+                fault(format!("table {name} before it has no COMMIT at its end"))
+            }
+            (None, None) => fault("not in a table: a table begins with *".into()),
+            (None, Some(section)) if line == "COMMIT" => self.table(section),
+            (None, Some(mut section)) => {
+                let pushed = section.push(number, line, self.budget);
+                self.section = Some(section);
+                pushed.map_err(|exhausted| Fault::line(number, exhausted))
+            }
         }
-        if !self.taken {
-            return Ok(());
+    }
+
+    fn comment(&mut self, number: u64, comment: &str) -> Result<(), Fault> {
+        // What `iptables-nft-save` cannot list it names in comments.
+        if comment.contains("is incompatible, use") || comment.contains("tables present, use") {
+            let what = format!("not in this listing, and so left out: {comment}");
+            return self.note(number, NoteKind::LeftOut, what);
         }
-        if let Some(chain) = line.strip_prefix(':') {
-            return self.chain(number, line, chain);
+        self.program = Program::named(comment).or(self.program);
+        Ok(())
+    }
+
+    /// Takes a table that is complete.
+    fn table(&mut self, section: Section) -> Result<(), Fault> {
+        let v6 = match self.program {
+            Some(Program::Ip { v6 }) => v6,
+            Some(other) => return self.other(&section, other),
+            None => section.v6(),
+        };
+        let number = section.number;
+        let table = Table {
+            v6,
+            name: section.name.clone(),
+        };
+        let why = if !self.is_wanted(&table) {
+            "as asked"
+        } else if !TABLES.contains(&&*table.name) {
+            "as no packet meets it: those that packets meet are raw, mangle, nat, filter, security"
+        } else {
+            ""
+        };
+        if !why.is_empty() {
+            let what = format!("table {} is left out, {why}", table.full());
+            self.note(number, NoteKind::LeftOut, what)?;
+        } else if let Some(before) = self.begun.insert(table.clone(), number) {
+            let what = format!(
+                "table {} comes again, after that of line {before}: give one, or write `# ip6tables-save` before the tables of IPv6",
+                table.full()
+            );
+            return Err(Fault::line(number, what));
+        } else {
+            for (number, line) in section.lines() {
+                let read = match line.strip_prefix(':') {
+                    Some(chain) => self.chain(number, &table, line, chain),
+                    None => self.rule(number, &table, line),
+                };
+                read.map_err(|what| Fault::line(number, what))?;
+            }
         }
-        self.rule(number, line)
+        section.release(self.budget);
+        Ok(())
+    }
+
+    fn is_wanted(&self, table: &Table) -> bool {
+        let family = if table.v6 { "ip6" } else { "ip" };
+        let full = format!("{family} {}", table.name);
+        let wanted = |wanted: &String| *wanted == table.name || *wanted == full;
+        self.wanted.is_empty() || self.wanted.iter().any(wanted)
+    }
+
+    /// A table of `arptables-save` or `ebtables-save`.
+    fn other(&mut self, section: &Section, program: Program) -> Result<(), Fault> {
+        let (number, name) = (section.number, &section.name);
+        let why = match program {
+            Program::Bridge if section.has_rules() => {
+                let what = format!(
+                    "table {name} of ebtables: packets meet it before IP's hooks, where it cannot be punted to: remove it from the file"
+                );
+                return Err(Fault::line(number, what));
+            }
+            Program::Bridge => "table {} of ebtables is left out, as it has no rules",
+            _ => "table {} of arptables is left out, as no IP packet meets it",
+        };
+        self.note(number, NoteKind::LeftOut, why.replace("{}", name))?;
+        section.release(self.budget);
+        Ok(())
     }
 
     /// `:NAME POLICY [packets:bytes]`; chains of users have no policy.
-    fn chain(&mut self, number: u64, line: &str, chain: &str) -> Result<(), String> {
+    fn chain(&mut self, number: u64, table: &Table, line: &str, chain: &str) -> Result<(), String> {
         let mut words = chain.split_whitespace();
         let name = words.next().ok_or("a chain without a name")?;
         let policy = match words.next() {
@@ -138,104 +232,161 @@ impl Tables<'_> {
             Some("DROP") => Action::Drop,
             other => return Err(format!("{other:?} is no policy")),
         };
-        let origin = self.origin(number, line)?;
+        self.budget.hold(CHAIN + 2 * name.len())?;
+        let origin = self.set.origin(Place::Line(number), line, self.budget)?;
         let place = self.chains.len();
         self.chains.push(Chain {
             steps: Vec::new(),
             policy,
             origin,
         });
-        self.names
-            .insert((self.table.clone(), name.to_owned()), place);
-        Ok(())
+        let key = (table.clone(), name.to_owned());
+        match self.names.insert(key, place) {
+            None => Ok(()),
+            Some(_) => Err(format!("chain {name} comes twice in the table")),
+        }
     }
 
-    fn rule(&mut self, number: u64, line: &str) -> Result<(), String> {
+    fn rule(&mut self, number: u64, table: &Table, line: &str) -> Result<(), String> {
         let words = rule::words(line)?;
         let mut words = words.iter().map(String::as_str);
+        if rule::is_foreign(words.clone(), table.v6) {
+            let what = format!("left out, as it is for the other family: {line}");
+            let place = Place::Line(number);
+            return Ok(self.set.note(place, NoteKind::LeftOut, what, self.budget)?);
+        }
         // Rules may come with their counters: [packets:bytes] -A CHAIN ...
         let first = words.by_ref().find(|word| !word.starts_with('['));
         if first != Some("-A") {
             return Err(format!("{line:?} is no rule: -A CHAIN ..."));
         }
         let chain = words.next().ok_or("-A without a chain")?;
-        let key = (self.table.clone(), chain.to_owned());
+        let key = (table.clone(), chain.to_owned());
         let chain = *self
             .names
             .get(&key)
             .ok_or_else(|| format!("no chain {chain}"))?;
-        let parsed = rule::parse(words, self.v6)?;
-        if parsed.translates {
-            return Err(format!(
-                "{line:?}: replies of a translated connection match no rule, so that translation cannot be shared with the kernel; import other tables only"
-            ));
-        }
-        let text = line.to_owned();
+        let parsed = rule::parse(words, table.v6, self.budget)?;
+        self.budget
+            .hold(2 * size_of::<Rule>() + line.len() + parsed.bytes())?;
         self.rules.push(Rule {
             number,
-            table: self.table.clone(),
+            table: table.clone(),
             chain,
-            text,
+            text: line.to_owned(),
             parsed,
         });
         Ok(())
     }
 
-    fn compile(mut self, path: &[(&str, &str)]) -> Result<RuleSet, Fault> {
-        for rule in std::mem::take(&mut self.rules) {
-            let Rule {
-                number,
-                table,
-                chain,
-                text,
-                parsed,
-            } = rule;
-            let origin = self
-                .origin(number, &text)
-                .map_err(|what| Fault::line(number, what))?;
-            let place = |name: &str| self.names.get(&(table.clone(), name.to_owned())).copied();
-            let step = parsed.step(origin, place);
-            if step.then != Then::Continue && !step.certain {
-                let why = match parsed.beyond.as_slice() {
-                    [] => "its target".to_owned(),
-                    beyond => beyond.join(", "),
-                };
-                let what = format!("left to the kernel for {why}: {text}");
-                self.note(number, NoteKind::Punted, what);
-            }
-            for what in &parsed.lost {
-                let what = format!("{what} is not done: {text}");
-                self.note(number, NoteKind::Undone, what);
-            }
-            self.chains[chain].steps.push(step);
-        }
-        let place = |(table, name): &(&str, &str)| {
-            self.names
-                .get(&((*table).to_owned(), (*name).to_owned()))
-                .copied()
+    fn compile(mut self, hook: Hook) -> Result<RuleSet, Fault> {
+        let path: &[(&str, &str)] = match hook {
+            Hook::Forward => &FORWARD,
+            Hook::Input => &INPUT,
         };
-        let bases: Vec<usize> = path.iter().filter_map(place).collect();
-        let (origins, notes) = (self.origins, self.notes);
-        if bases.is_empty() {
-            return Err(Fault::new(
-                Place::File,
-                "no chain that packets of this hook pass",
+        let rules = self.steps()?;
+        let bases = [false, true].map(|v6| self.bases(v6, path));
+        if bases.iter().all(Vec::is_empty) {
+            return Err(Fault::new(Place::File, hook::NO_CHAIN));
+        }
+        let reachable = compile::find_reachable(&self.chains, bases.iter().flatten().copied());
+        for (rule, step) in rules.iter().filter(|(rule, _)| reachable[rule.chain]) {
+            self.account(rule, *step)?;
+        }
+        let unmet = rules.iter().filter(|(rule, _)| !reachable[rule.chain]);
+        let unmet = unmet.map(|(rule, _)| (Place::Line(rule.number), rule.chain_name()));
+        if let Some((place, what)) = hook::describe_unreachable(unmet) {
+            let noted = self.set.note(place, NoteKind::LeftOut, what, self.budget);
+            noted.map_err(|exhausted| Fault::new(place, exhausted))?;
+        }
+        let mut set = self.set;
+        for (v6, bases) in [false, true].into_iter().zip(bases) {
+            if !bases.is_empty() {
+                set = compile::compile(&self.chains, &bases, set, &[v6], self.budget)?;
+            }
+        }
+        Ok(set)
+    }
+
+    /// Makes the steps of all rules, once all chains are known; returns the rules, and whether each decides for certain.
+    fn steps(&mut self) -> Result<Vec<(Rule, bool)>, Fault> {
+        let mut rules = Vec::with_capacity(self.rules.len());
+        for mut rule in std::mem::take(&mut self.rules) {
+            let number = rule.number;
+            let origin = self
+                .set
+                .origin(Place::Line(number), &rule.text, self.budget)
+                .map_err(|what| Fault::line(number, what))?;
+            let place = |name: &str| {
+                let key = (rule.table.clone(), name.to_owned());
+                self.names.get(&key).copied()
+            };
+            let step = rule.parsed.step(origin, place);
+            let certain = step.then == Then::Continue || step.certain;
+            self.chains[rule.chain].steps.push(step);
+            rules.push((rule, certain));
+        }
+        Ok(rules)
+    }
+
+    /// The places of a family's chains on the way of packets.
+    fn bases(&self, v6: bool, path: &[(&str, &str)]) -> Vec<usize> {
+        let place = |(table, chain): &(&str, &str)| {
+            let name = (*table).to_owned();
+            let key = (Table { v6, name }, (*chain).to_owned());
+            self.names.get(&key).copied()
+        };
+        path.iter().filter_map(place).collect()
+    }
+
+    /// Says what of a rule that packets meet is not done here, or refuses it.
+    fn account(&mut self, rule: &Rule, certain: bool) -> Result<(), Fault> {
+        let (number, text) = (rule.number, &rule.text);
+        if rule.parsed.translates {
+            let is_other = |table: &&Table| table.name != rule.table.name;
+            let others = self.begun.keys().filter(is_other);
+            let others = hook::suggest_tables(others.map(|table| table.name.clone()));
+            return Err(Fault::line(
+                number,
+                format!("{text:?}: {}: {others}", hook::TRANSLATION),
             ));
         }
-        compile::compile(&self.chains, &bases, origins, notes, &[self.v6])
+        if !certain {
+            let why = match rule.parsed.beyond.as_slice() {
+                [] => "its target".to_owned(),
+                beyond => beyond.join(", "),
+            };
+            let what = format!("left to the kernel for {why}: {text}");
+            self.note(number, NoteKind::Punted, what)?;
+        }
+        for what in &rule.parsed.lost {
+            let what = format!("{what} is not done: {text}");
+            self.note(number, NoteKind::Undone, what)?;
+        }
+        Ok(())
     }
 
-    fn origin(&mut self, number: u64, text: &str) -> Result<u32, String> {
-        let place = u32::try_from(self.origins.len()).map_err(|_| "too many rules")?;
-        self.origins.push(Origin {
-            place: Place::Line(number),
-            text: text.into(),
-        });
-        Ok(place)
+    fn note(&mut self, number: u64, kind: NoteKind, what: String) -> Result<(), Fault> {
+        let noted = self.set.note(Place::Line(number), kind, what, self.budget);
+        noted.map_err(|exhausted| Fault::line(number, exhausted))
+    }
+}
+
+impl Table {
+    fn family(&self) -> &'static str {
+        if self.v6 { "IPv6" } else { "IPv4" }
     }
 
-    fn note(&mut self, number: u64, kind: NoteKind, what: String) {
-        let place = Place::Line(number);
-        self.notes.push(Note { place, kind, what });
+    fn full(&self) -> String {
+        format!("{} of {}", self.name, self.family())
+    }
+}
+
+impl Rule {
+    fn chain_name(&self) -> String {
+        let mut words = self.text.split_whitespace();
+        let chain = words.by_ref().find(|word| *word == "-A");
+        let chain = chain.and_then(|_| words.next()).unwrap_or_default();
+        format!("{} {chain} of {}", self.table.name, self.table.family())
     }
 }

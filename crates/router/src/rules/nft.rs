@@ -11,6 +11,7 @@
 //! the kernel. A listing without the elements of its sets (`-t`) looks as one with empty sets.
 
 mod hooks;
+mod listing;
 mod members;
 mod parts;
 mod rule;
@@ -21,15 +22,17 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use acl::Action;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::compile::Chain;
 use super::format::Importer;
-use super::{Hook, Note, NoteKind, Options, Origin, RuleSet};
+use super::{Hook, NoteKind, Options, RuleSet, hook};
+use crate::budget::Budget;
 use crate::error::{Fault, Place};
 use hooks::Base;
-use members::{list, only, text};
+use listing::Entry;
+use members::{list, text};
+use rule::{Parsed, Refusal};
 use sets::Set;
 
 /// Family and name of a table.
@@ -39,18 +42,22 @@ const OUTSIDE: &str = "packets meet it before IP's hooks, where it cannot be pun
 
 pub(super) const IMPORTER: Importer = Importer {
     recognizes: |head| head.text.starts_with('{') && head.text.contains("\"nftables\""),
-    read: |content, options| read(content, options),
+    read: |content, options, budget| read(content, options, budget),
 };
 
-pub(super) fn read(content: impl Read, options: &Options) -> Result<RuleSet, Fault> {
-    let listing: Listing = serde_json::from_reader(content).map_err(Fault::json)?;
-    let mut tables = Tables {
-        wanted: &options.tables,
-        ..Tables::default()
-    };
-    for (number, entry) in (1..).zip(&listing.nftables) {
-        let fault = |what| Fault::new(Place::Entry(number), what);
-        tables.entry(number, entry).map_err(fault)?;
+/// Memory of a chain and of its name in maps.
+const CHAIN: usize = 4 * size_of::<Chain>() + 128;
+
+pub(super) fn read(
+    content: impl Read,
+    options: &Options,
+    budget: &Budget,
+) -> Result<RuleSet, Fault> {
+    let entries = listing::read(content, budget)?;
+    let mut tables = Tables::new(&options.tables, budget);
+    for entry in &entries {
+        let fault = |what| Fault::new(Place::Entry(entry.number), what);
+        tables.entry(entry).map_err(fault)?;
     }
     let path: &[&str] = match options.hook {
         Hook::Forward => &["prerouting", "forward", "postrouting"],
@@ -60,14 +67,9 @@ pub(super) fn read(content: impl Read, options: &Options) -> Result<RuleSet, Fau
     hooks::compile(tables, path)
 }
 
-#[derive(Deserialize)]
-struct Listing {
-    nftables: Vec<Value>,
-}
-
-#[derive(Default)]
 struct Tables<'a> {
     wanted: &'a [String],
+    budget: &'a Budget,
     /// Family and name of tables whose entries are not read.
     left_out: HashSet<Name<'a>>,
     chains: Vec<Chain>,
@@ -75,8 +77,7 @@ struct Tables<'a> {
     tables: HashMap<Name<'a>, Table<'a>>,
     /// Chains that are jumped to, and sets, may come later.
     rules: Vec<Rule<'a>>,
-    origins: Vec<Origin>,
-    notes: Vec<Note>,
+    set: RuleSet,
 }
 
 /// What rules of a table refer to by name.
@@ -94,37 +95,41 @@ struct Rule<'a> {
     place: String,
     text: String,
     statements: &'a [Value],
+    /// What its statements come to, without the steps, which are the chain's.
+    parsed: Parsed,
 }
 
 impl<'a> Tables<'a> {
-    fn entry(&mut self, number: u64, entry: &'a Value) -> Result<(), String> {
-        let (kind, body) = only(entry).ok_or("no entry of a listing: an object of one member")?;
+    fn new(wanted: &'a [String], budget: &'a Budget) -> Self {
+        Self {
+            wanted,
+            budget,
+            left_out: HashSet::new(),
+            chains: Vec::new(),
+            bases: Vec::new(),
+            tables: HashMap::new(),
+            rules: Vec::new(),
+            set: RuleSet::default(),
+        }
+    }
+
+    fn entry(&mut self, entry: &'a Entry) -> Result<(), String> {
+        let (number, kind, body) = entry.parts();
+        if kind == "table" {
+            return self.table(number, body);
+        }
+        let at = (text(body, "family")?, text(body, "table")?);
+        if self.left_out.contains(&at) {
+            return Ok(());
+        }
         match kind {
-            "metainfo" => match body.get("json_schema_version").and_then(Value::as_u64) {
-                None | Some(1) => Ok(()),
-                Some(version) => Err(format!("version {version} of the format: 1 is read")),
-            },
-            "table" => self.table(number, body),
-            "flowtable" | "counter" | "quota" | "limit" | "ct helper" | "ct timeout"
-            | "ct expectation" | "secmark" | "synproxy" | "tunnel" => Ok(()),
-            "chain" | "rule" | "set" | "map" => {
-                let at = (text(body, "family")?, text(body, "table")?);
-                if self.left_out.contains(&at) {
-                    return Ok(());
-                }
-                match kind {
-                    "chain" => self.chain(number, at, body),
-                    "rule" => self.rule(number, at, body),
-                    _ => {
-                        let sets = &mut self.tables.entry(at).or_default().sets;
-                        sets.insert(text(body, "name")?, Set::new(body));
-                        Ok(())
-                    }
-                }
+            "chain" => self.chain(number, at, body),
+            "rule" => self.rule(number, at, body),
+            _ => {
+                let sets = &mut self.tables.entry(at).or_default().sets;
+                sets.insert(text(body, "name")?, Set::new(body));
+                Ok(())
             }
-            other => Err(format!(
-                "{other:?} is no entry of a listing: take what `nft -j list ruleset` writes"
-            )),
         }
     }
 
@@ -143,8 +148,9 @@ impl<'a> Tables<'a> {
         };
         self.left_out.insert((family, name));
         let what = format!("table {full} is left out, {why}");
-        self.note(number, NoteKind::LeftOut, what);
-        Ok(())
+        Ok(self
+            .set
+            .note(Place::Entry(number), NoteKind::LeftOut, what, self.budget)?)
     }
 
     fn chain(
@@ -160,7 +166,11 @@ impl<'a> Tables<'a> {
             Some(Some("drop")) => Action::Drop,
             Some(_) => return Err(format!("{full}: its policy is neither accept nor drop")),
         };
-        let origin = self.origin(number, &format!("{full}: policy"))?;
+        self.budget.hold(CHAIN)?;
+        let place = Place::Entry(number);
+        let origin = self
+            .set
+            .origin(place, &format!("{full}: policy"), self.budget)?;
         let chain = self.chains.len();
         if body.get("hook").is_some() {
             let base = Base {
@@ -212,13 +222,17 @@ impl<'a> Tables<'a> {
         let statements = expressions
             .as_array()
             .ok_or_else(|| format!("{place}: no array of expressions"))?;
+        let text = format!("{place}: {expressions}");
+        self.budget
+            .hold(2 * size_of::<Rule<'_>>() + 2 * place.len() + text.len())?;
         self.rules.push(Rule {
             number,
             table: (family, table),
             chain,
-            text: format!("{place}: {expressions}"),
+            text,
             place,
             statements,
+            parsed: Parsed::default(),
         });
         Ok(())
     }
@@ -234,44 +248,61 @@ impl<'a> Tables<'a> {
                 }
             }
         }
-        for rule in std::mem::take(&mut self.rules) {
-            let fault = |what: String| {
-                let what = format!("{}: {what}", rule.place);
-                Fault::new(Place::Entry(rule.number), what)
-            };
-            let origin = self.origin(rule.number, &rule.text).map_err(fault)?;
+        let mut rules = std::mem::take(&mut self.rules);
+        for rule in &mut rules {
+            let place = Place::Entry(rule.number);
+            let fault = |what: String| Fault::new(place, format!("{}: {what}", rule.place));
+            let origin = self.set.origin(place, &rule.text, self.budget);
+            let origin = origin.map_err(fault)?;
             let nothing = Table::default();
             let table = self.tables.get(&rule.table).unwrap_or(&nothing);
             let families = hooks::families(rule.table.0);
-            let parsed = rule::parse(rule.statements, families, table, origin);
-            let parsed = parsed.map_err(fault)?;
-            let text = &rule.text;
-            if !parsed.beyond.is_empty() && parsed.steps.iter().any(|step| !step.certain) {
-                let why = parsed.beyond.join(", ");
-                let what = format!("left to the kernel for {why}: {text}");
-                self.note(rule.number, NoteKind::Punted, what);
-            }
-            for what in &parsed.lost {
-                let what = format!("{what} is not done: {text}");
-                self.note(rule.number, NoteKind::Undone, what);
-            }
-            self.chains[rule.chain].steps.extend(parsed.steps);
+            let parsed = rule::parse(rule.statements, families, table, origin, self.budget);
+            let (parsed, steps) = parsed.map_err(fault)?;
+            self.chains[rule.chain].steps.extend(steps);
+            rule.parsed = parsed;
+        }
+        self.rules = rules;
+        Ok(())
+    }
+
+    /// Says what of a rule that packets meet is not done here, or refuses it.
+    /// `refused` are the tables that have a rule as can be refused.
+    fn account(&mut self, rule: &Rule<'_>, refused: &HashSet<Name<'_>>) -> Result<(), Fault> {
+        let (place, text) = (Place::Entry(rule.number), &rule.text);
+        if let Some(why) = &rule.parsed.refusal {
+            let what = format!("{}: {}", rule.place, self.refusal(why, refused));
+            return Err(Fault::new(place, what));
+        }
+        let mut notes = Vec::new();
+        if rule.parsed.uncertain {
+            let why = rule.parsed.beyond.join(", ");
+            let what = format!("left to the kernel for {why}: {text}");
+            notes.push((NoteKind::Punted, what));
+        }
+        let lost = rule.parsed.lost.iter();
+        notes.extend(lost.map(|what| (NoteKind::Undone, format!("{what} is not done: {text}"))));
+        for (kind, what) in notes {
+            let noted = self.set.note(place, kind, what, self.budget);
+            noted.map_err(|exhausted| Fault::new(place, exhausted))?;
         }
         Ok(())
     }
 
-    fn origin(&mut self, number: u64, text: &str) -> Result<u32, String> {
-        let place = u32::try_from(self.origins.len()).map_err(|_| "too many rules")?;
-        self.origins.push(Origin {
-            place: Place::Entry(number),
-            text: text.into(),
-        });
-        Ok(place)
-    }
-
-    fn note(&mut self, number: u64, kind: NoteKind, what: String) {
-        let place = Place::Entry(number);
-        self.notes.push(Note { place, kind, what });
+    /// Why a rule is refused, and which tables could be taken without it.
+    fn refusal(&self, why: &Refusal, refused: &HashSet<Name<'_>>) -> String {
+        match why {
+            Refusal::Translation(name) => {
+                let others = self.tables.keys().filter(|other| !refused.contains(*other));
+                let others = others.map(|(family, name)| format!("{family} {name}"));
+                let others = hook::suggest_tables(others);
+                format!("{name}: {}: {others}", hook::TRANSLATION)
+            }
+            Refusal::Unnamed => {
+                "an extension of iptables that nft does not name: read what iptables-save writes"
+                    .to_owned()
+            }
+        }
     }
 }
 
@@ -291,4 +322,11 @@ fn dormant(body: &Value) -> Result<bool, String> {
         }
     }
     Ok(dormant)
+}
+
+impl Rule<'_> {
+    fn chain_name(&self) -> String {
+        let place = self.place.split(" handle ").next().unwrap_or_default();
+        place.to_owned()
+    }
 }

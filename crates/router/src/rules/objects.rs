@@ -6,30 +6,28 @@ use std::io::Read;
 
 use super::format::Importer;
 use super::{RuleSet, csv};
+use crate::budget::Budget;
 use crate::error::{Fault, Place};
 use crate::json;
 
 pub(super) const IMPORTER: Importer = Importer {
     recognizes: |head| head.line.trim_start().starts_with('['),
-    read: |content, _| read(content),
+    read: |content, _, budget| read(content, budget),
 };
 
-pub(super) fn read(content: impl Read) -> Result<RuleSet, Fault> {
+pub(super) fn read(content: impl Read, budget: &Budget) -> Result<RuleSet, Fault> {
     let mut rules = RuleSet::default();
-    let mut number = 0;
-    let mut add = |members: BTreeMap<String, String>| {
-        number += 1;
-        let cells = members
-            .iter()
-            .map(|(name, value)| Ok((csv::column(name)?, value.as_str())));
-        let cells: Vec<_> = cells.collect::<Result<_, String>>()?;
-        csv::add(
-            &mut rules,
-            &cells,
-            Place::Entry(number),
-            &format!("{members:?}"),
-        )
-    };
-    json::elements(content, &mut add)?;
+    json::elements(
+        content,
+        budget,
+        |number, members: BTreeMap<String, String>| {
+            let cells = members
+                .iter()
+                .map(|(name, value)| Ok((csv::column(name)?, value.as_str())));
+            let cells: Vec<_> = cells.collect::<Result<_, String>>()?;
+            let origin = (Place::Entry(number), &*format!("{members:?}"));
+            csv::add(&mut rules, &cells, origin, budget)
+        },
+    )?;
     Ok(rules)
 }

@@ -3,6 +3,9 @@
 
 use acl::{Action, Address, Prefix, Protocol, Rule};
 
+use super::RuleSet;
+use crate::budget::{Budget, Exhaustion};
+
 /// Numbers, as ranges in order that do not touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranges(Vec<(u128, u128)>);
@@ -26,6 +29,10 @@ impl Ranges {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The lowest and the highest.
@@ -64,25 +71,62 @@ impl Ranges {
         Self(both)
     }
 
-    /// As few aligned blocks as cover it: first number and bits that count of `bits`.
-    fn blocks(&self, bits: u8) -> Vec<(u128, u8)> {
-        let mut blocks = Vec::new();
-        for &(low, high) in &self.0 {
-            let mut from = low;
-            loop {
-                let mut free = from.trailing_zeros().min(u32::from(bits));
-                let end = |free: u32| from | u128::MAX.checked_shr(128 - free).unwrap_or(0);
-                while end(free) > high {
-                    free -= 1;
-                }
-                blocks.push((from, bits - u8::try_from(free).unwrap_or(bits)));
-                match end(free).checked_add(1) {
-                    Some(next) if next <= high => from = next,
-                    _ => break,
-                }
+    fn overlaps(&self, other: &Self) -> bool {
+        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
+        while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+            if x.1 < y.0 {
+                a.next();
+            } else if y.1 < x.0 {
+                b.next();
+            } else {
+                return true;
             }
         }
-        blocks
+        false
+    }
+
+    /// Whether all of `other` is in it.
+    fn covers(&self, other: &Self) -> bool {
+        let mut ranges = self.0.iter().peekable();
+        other.0.iter().all(|(low, high)| {
+            while ranges.next_if(|range| range.1 < *low).is_some() {}
+            ranges
+                .peek()
+                .is_some_and(|range| range.0 <= *low && *high <= range.1)
+        })
+    }
+
+    /// As few aligned blocks as cover it.
+    fn blocks(&self, bits: u8) -> Blocks<'_> {
+        Blocks {
+            ranges: self.0.iter(),
+            left: None,
+            bits,
+        }
+    }
+}
+
+/// Aligned blocks of ranges: the first number and the bits that count, of `bits`.
+struct Blocks<'a> {
+    ranges: std::slice::Iter<'a, (u128, u128)>,
+    left: Option<(u128, u128)>,
+    bits: u8,
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = (u128, u8);
+
+    fn next(&mut self) -> Option<(u128, u8)> {
+        let left = self.left.take().or_else(|| self.ranges.next().copied());
+        let (from, high) = left?;
+        let mut free = from.trailing_zeros().min(u32::from(self.bits));
+        let end = |free: u32| from | u128::MAX.checked_shr(128 - free).unwrap_or(0);
+        while end(free) > high {
+            free -= 1;
+        }
+        let next = end(free).checked_add(1).filter(|next| *next <= high);
+        self.left = next.map(|next| (next, high));
+        Some((from, self.bits - u8::try_from(free).unwrap_or(self.bits)))
     }
 }
 
@@ -110,62 +154,94 @@ impl Region {
     }
 
     /// Keeps what has these values, or has not.
-    pub(super) fn keep(&mut self, field: Field, values: &Ranges, negated: bool) {
+    pub(super) fn keep(
+        &mut self,
+        field: Field,
+        values: &Ranges,
+        negated: bool,
+        budget: &Budget,
+    ) -> Result<(), Exhaustion> {
         let at = field as usize;
+        budget.work(values.len() + self.fields[at].len())?;
         let values = if negated {
             &values.complement(most(at, self.v6))
         } else {
             values
         };
         self.fields[at] = self.fields[at].intersect(values);
+        budget.room(self.bytes())
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.fields.iter().any(Ranges::is_empty)
     }
 
-    pub(super) fn intersect(&self, other: &Self) -> Option<Self> {
-        let mut both = self.clone();
-        for (field, other) in both.fields.iter_mut().zip(&other.fields) {
-            *field = field.intersect(other);
-        }
-        (self.v6 == other.v6 && !both.is_empty()).then_some(both)
+    /// Memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.ranges() * size_of::<(u128, u128)>()
     }
 
-    /// What is not in `other`, as regions that do not overlap.
-    pub(super) fn subtract(&self, other: &Self) -> Vec<Self> {
-        if self.intersect(other).is_none() {
-            return vec![self.clone()];
+    /// Whether all of `other` is in it.
+    pub(super) fn covers(&self, other: &Self, budget: &Budget) -> Result<bool, Exhaustion> {
+        budget.work((self.ranges() + other.ranges()) / 4)?;
+        let mut fields = self.fields.iter().zip(&other.fields);
+        Ok(self.v6 == other.v6 && fields.all(|(own, other)| own.covers(other)))
+    }
+
+    /// Adds the rules of prefixes and port ranges that it comes to.
+    pub(super) fn emit(
+        &self,
+        action: Action,
+        origin: u32,
+        rules: &mut RuleSet,
+        budget: &Budget,
+    ) -> Result<(), Exhaustion> {
+        if self.v6 {
+            self.rules(action, origin, &mut rules.v6, budget)
+        } else {
+            self.rules(action, origin, &mut rules.v4, budget)
         }
+    }
+
+    fn ranges(&self) -> usize {
+        self.fields.iter().map(Ranges::len).sum()
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let mut fields = self.fields.iter().zip(&other.fields);
+        self.v6 == other.v6 && fields.all(|(own, other)| own.overlaps(other))
+    }
+
+    fn intersect(&self, other: &Self) -> Option<Self> {
+        self.overlaps(other).then(|| Self {
+            v6: self.v6,
+            fields: std::array::from_fn(|at| self.fields[at].intersect(&other.fields[at])),
+        })
+    }
+
+    /// What is not in `other`, which it overlaps, as regions that do not overlap.
+    fn subtract(mut self, other: &Self) -> Vec<Self> {
         let mut rest = Vec::new();
-        let mut left = self.clone();
         for field in 0..5 {
             let outside = other.fields[field].complement(most(field, self.v6));
-            let mut piece = left.clone();
-            piece.fields[field] = piece.fields[field].intersect(&outside);
-            if !piece.is_empty() {
+            let outside = self.fields[field].intersect(&outside);
+            if !outside.is_empty() {
+                let mut piece = self.clone();
+                piece.fields[field] = outside;
                 rest.push(piece);
             }
-            left.fields[field] = left.fields[field].intersect(&other.fields[field]);
+            self.fields[field] = self.fields[field].intersect(&other.fields[field]);
         }
         rest
     }
 
-    /// How many rules `rules` makes of it.
-    pub(super) fn count(&self) -> usize {
-        let bits = if self.v6 { 128 } else { 32 };
-        let blocks = |field: usize, bits| self.fields[field].blocks(bits).len();
-        let ports = self.fields[2]
-            .0
-            .len()
-            .saturating_mul(self.fields[3].0.len());
-        blocks(0, bits)
-            .saturating_mul(blocks(1, bits))
-            .saturating_mul(blocks(4, 8))
-            .saturating_mul(ports)
-    }
-
-    pub(super) fn rules<A: Address>(&self, action: Action, id: u32, into: &mut Vec<Rule<A>>) {
+    fn rules<A: Address>(
+        &self,
+        action: Action,
+        id: u32,
+        into: &mut Vec<Rule<A>>,
+        budget: &Budget,
+    ) -> Result<(), Exhaustion> {
         let [
             sources,
             destinations,
@@ -173,19 +249,35 @@ impl Region {
             destination_ports,
             protocols,
         ] = &self.fields;
-        let (sources, destinations) = (prefixes::<A>(sources), prefixes::<A>(destinations));
-        for &(value, length) in &protocols.blocks(8) {
+        let (from, to) = (&source_ports.0, &destination_ports.0);
+        let prefixes = (
+            sources.blocks(A::BITS).count(),
+            destinations.blocks(A::BITS).count(),
+        );
+        budget.work(prefixes.0.saturating_add(prefixes.1))?;
+        let count = [
+            prefixes.1,
+            protocols.blocks(8).count(),
+            from.len(),
+            to.len(),
+        ]
+        .into_iter()
+        .fold(prefixes.0, usize::saturating_mul);
+        budget.work(count)?;
+        // A list that grows is in memory twice.
+        budget.hold(count.saturating_mul(2 * size_of::<Rule<A>>()))?;
+        for (value, length) in protocols.blocks(8) {
             let protocol = Protocol {
                 value: low_byte(value),
                 mask: !u8::MAX.checked_shr(u32::from(length)).unwrap_or(0),
             };
-            for source in &sources {
-                for destination in &destinations {
-                    for from in &source_ports.0 {
-                        for to in &destination_ports.0 {
+            for source in self::prefixes::<A>(sources) {
+                for destination in self::prefixes::<A>(destinations) {
+                    for from in from {
+                        for to in to {
                             into.push(Rule {
-                                source: *source,
-                                destination: *destination,
+                                source,
+                                destination,
                                 source_ports: port(from.0)..=port(from.1),
                                 destination_ports: port(to.0)..=port(to.1),
                                 protocol,
@@ -197,8 +289,60 @@ impl Region {
                 }
             }
         }
+        Ok(())
     }
 }
+
+/// What is in a region of both lists.
+pub(super) fn intersections(
+    a: &[Region],
+    b: &[Region],
+    budget: &Budget,
+) -> Result<Vec<Region>, Exhaustion> {
+    let (mut both, mut bytes) = (Vec::new(), 0);
+    for x in a {
+        for y in b {
+            budget.work((x.ranges() + y.ranges()) / 4)?;
+            if let Some(region) = x.intersect(y) {
+                budget.work(COPY + region.ranges())?;
+                bytes += region.bytes();
+                budget.room(bytes)?;
+                both.push(region);
+            }
+        }
+    }
+    Ok(both)
+}
+
+/// What of the regions is in none of `cuts`.
+pub(super) fn difference(
+    mut regions: Vec<Region>,
+    cuts: &[Region],
+    budget: &Budget,
+) -> Result<Vec<Region>, Exhaustion> {
+    for cut in cuts {
+        let (mut rest, mut bytes) = (Vec::with_capacity(regions.len()), 0);
+        for region in regions {
+            budget.work((region.ranges() + cut.ranges()) / 4)?;
+            if !region.overlaps(cut) {
+                bytes += region.bytes();
+                rest.push(region);
+                continue;
+            }
+            for piece in region.subtract(cut) {
+                budget.work(2 * (COPY + piece.ranges()))?;
+                bytes += piece.bytes();
+                budget.room(bytes)?;
+                rest.push(piece);
+            }
+        }
+        regions = rest;
+    }
+    Ok(regions)
+}
+
+/// Steps of work that a new region takes beside its ranges.
+const COPY: usize = 16;
 
 /// The largest value of a field.
 fn most(field: usize, v6: bool) -> u128 {
@@ -210,10 +354,9 @@ fn most(field: usize, v6: bool) -> u128 {
     }
 }
 
-fn prefixes<A: Address>(ranges: &Ranges) -> Vec<Prefix<A>> {
-    let blocks = ranges.blocks(A::BITS);
+fn prefixes<A: Address>(ranges: &Ranges) -> impl Iterator<Item = Prefix<A>> {
     let prefix = |(first, length)| Prefix::containing(A::narrow(first), length).ok();
-    blocks.into_iter().filter_map(prefix).collect()
+    ranges.blocks(A::BITS).filter_map(prefix)
 }
 
 fn port(number: u128) -> u16 {

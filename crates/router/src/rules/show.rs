@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 
 use acl::{ANY_PORT, Action, Address, Prefix, Protocol, Rule};
 
+use crate::protocols;
+
 /// Shows a rule: `10.0.0.0/8:* -> 192.0.2.7/32:80 tcp drop`.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a, A: Address>(pub &'a Rule<A>);
@@ -55,11 +57,7 @@ fn protocol(protocol: Protocol) -> String {
     let Protocol { value, mask } = protocol;
     match (value, mask) {
         (_, 0) => "*".to_owned(),
-        (1, 0xff) => "icmp".to_owned(),
-        (6, 0xff) => "tcp".to_owned(),
-        (17, 0xff) => "udp".to_owned(),
-        (58, 0xff) => "icmpv6".to_owned(),
-        (value, 0xff) => value.to_string(),
+        (value, 0xff) => protocols::name(value).map_or_else(|| value.to_string(), str::to_owned),
         _ => format!("{value}&{mask:#04x}"),
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use acl::Action;
 
 use super::region::Ranges;
+use crate::protocols;
 
 /// A prefix, an address, ADDRESS-ADDRESS or ADDRESS/MASK; whether it is IPv6.
 pub(super) fn addresses(text: &str) -> Result<(bool, Ranges), String> {
@@ -83,27 +84,8 @@ pub(super) fn ports(text: &str, between: char) -> Result<Ranges, String> {
 
 /// A number or a name of /etc/protocols, of those in use.
 pub(super) fn protocol(text: &str) -> Result<Ranges, String> {
-    let number = match text {
-        "icmp" => 1,
-        "igmp" => 2,
-        "ipencap" | "ipip" => 4,
-        "tcp" => 6,
-        "udp" => 17,
-        "dccp" => 33,
-        "ipv6" => 41,
-        "gre" => 47,
-        "esp" => 50,
-        "ah" => 51,
-        "icmpv6" | "ipv6-icmp" => 58,
-        "ospf" => 89,
-        "pim" => 103,
-        "vrrp" => 112,
-        "sctp" => 132,
-        "udplite" => 136,
-        _ => text
-            .parse::<u8>()
-            .map_err(|_| format!("{text:?} is no protocol: write its number"))?,
-    };
+    let number = protocols::number(text);
+    let number = number.ok_or_else(|| format!("{text:?} is no protocol: write its number"))?;
     Ok(Ranges::one(u128::from(number), u128::from(number)))
 }
 

@@ -34,6 +34,8 @@ fn what_ip_route_writes_is_read_alike_as_text_and_json() {
         "10.4.0.0/16 blackhole",
         "10.5.0.0/16 unreachable",
         "10.6.0.0/16 prohibit",
+        // The kernel goes on in other tables.
+        "10.7.0.0/16 kernel",
         "192.0.2.0/24 dev dummy0",
     ];
     for (command, format) in [
@@ -44,7 +46,7 @@ fn what_ip_route_writes_is_read_alike_as_text_and_json() {
         assert_eq!(imported.report.format, format);
         assert_eq!(written(&imported), v4);
         assert_eq!(imported.report.duplicates.worse, 1);
-        assert_eq!(imported.report.left_out.len(), 1, "the throw route");
+        assert_eq!(imported.report.left_out, []);
     }
     for command in ["ip -6 route", "ip -j -6 route"] {
         let lines = written(&import(net.run(command)));
@@ -74,6 +76,105 @@ fn what_ip_route_writes_is_read_alike_as_text_and_json() {
         let one = read("test", net.run(command).as_bytes(), &options).unwrap();
         assert_eq!(written(&one), ["10.8.0.0/16 via 192.0.2.1 dev dummy0"]);
     }
+}
+
+#[test]
+fn the_first_of_equal_routes_is_the_one_that_the_kernel_uses() {
+    let Some(net) = Net::new("ip-equal") else {
+        return;
+    };
+    net.feed(
+        "ip -batch -",
+        "route add 10.0.0.0/8 via 192.0.2.1\nroute append 10.0.0.0/8 via 192.0.2.2\n\
+         route prepend 10.0.0.0/8 via 192.0.2.3\nroute append 10.1.0.0/16 via 192.0.2.4 metric 5\n\
+         route append 10.1.0.0/16 via 192.0.2.5 metric 5\nroute append 10.1.0.0/16 via 192.0.2.6\n\
+         route add 192.0.2.254/32 via 192.0.2.9\n",
+    );
+    let used = |to: &str| net.run(&format!("ip route get {to}"));
+    assert!(used("10.0.0.1").contains("via 192.0.2.3"));
+    assert!(used("10.1.0.1").contains("via 192.0.2.6"));
+    assert!(used("192.0.2.254").starts_with("local 192.0.2.254"));
+    for command in [
+        "ip -4 route show table all",
+        "ip -j -4 route show table all",
+    ] {
+        let imported = import(net.run(command));
+        let lines = written(&imported);
+        for line in [
+            "10.0.0.0/8 via 192.0.2.3 dev dummy0",
+            "10.1.0.0/16 via 192.0.2.6 dev dummy0",
+            "192.0.2.254/32 kernel",
+        ] {
+            let found = lines.iter().any(|found| found == line);
+            assert!(found, "{line} in {lines:?}");
+        }
+        let duplicates = imported.report.duplicates;
+        assert_eq!((duplicates.behind, duplicates.replaced), (2, 0));
+    }
+}
+
+#[test]
+fn default_routes_of_devices_are_told_apart() {
+    let Some(net) = Net::new("ip-default") else {
+        return;
+    };
+    net.feed(
+        "ip -batch -",
+        "route add default dev dummy0\nroute add 198.51.100.0/24 via 192.0.2.1 mtu lock 1300 advmss 1200\n",
+    );
+    let defaults = |lines: &[String]| {
+        let defaults = lines.iter().filter(|line| line.contains("/0 "));
+        defaults.cloned().collect::<Vec<_>>()
+    };
+    let v4 = "0.0.0.0/0 dev dummy0".to_owned();
+    let all = ["ip route show table all", "ip -j route show table all"];
+    for command in all {
+        let lines = written(&import(net.run(command)));
+        assert_eq!(defaults(&lines), [v4.clone()], "{command}");
+        let locked = "198.51.100.0/24 via 192.0.2.1 dev dummy0".to_owned();
+        assert!(lines.contains(&locked), "{lines:?}");
+    }
+    net.run("ip -6 route add default dev dummy0");
+    for command in all {
+        let lines = written(&import(net.run(command)));
+        assert_eq!(
+            defaults(&lines),
+            [v4.clone(), "::/0 dev dummy0".to_owned()],
+            "{command}"
+        );
+    }
+    let kernel = net.inside(|| router::listing::routes(&Options::default()).unwrap());
+    assert_eq!(
+        defaults(&written(&kernel)),
+        [v4, "::/0 dev dummy0".to_owned()]
+    );
+}
+
+#[test]
+fn words_of_routes_that_do_not_matter_are_passed_over() {
+    let imported = import(
+        "default dev ppp0 scope link\n\
+         10.0.0.0/8 via 192.0.2.1 dev eth0 mtu lock 1300 rto_min lock 40ms features ecn tcp_usec_ts 0x9 window 9\n\
+         10.1.0.0/16 dev eth0 proto kernel scope link src 10.1.0.1 ttl-propagate enabled fastopen_no_cookie 1\n\
+         default via inet6 fe80::1 dev eth0 metric 9\n\
+         2001:db8::/32 dev eth0 metric 1024 pref medium\n\
+         default dev eth0 metric 1024 pref medium\n",
+    );
+    assert_eq!(
+        written(&imported),
+        [
+            "0.0.0.0/0 dev ppp0",
+            "10.0.0.0/8 via 192.0.2.1 dev eth0",
+            "10.1.0.0/16 dev eth0",
+            "::/0 dev eth0",
+            "2001:db8::/32 dev eth0",
+        ]
+    );
+    assert_eq!(imported.report.duplicates.worse, 1);
+    // Between routes of one family stands a default route of it.
+    let between =
+        import("10.0.0.0/8 dev a proto 3\n::/1 dev a\ndefault dev b metric 1\n8000::/1 dev a\n");
+    assert!(written(&between).contains(&"::/0 dev b".to_owned()));
 }
 
 const BIRD: &str = r#"
@@ -192,7 +293,11 @@ fn what_is_wrong_is_said_with_its_place() {
             "10.0.0.0/8 via 192.0.2.1 dev",
             "test:1: nothing behind \"dev\"",
         ),
-        ("default dev eth0 scope link", "test at line 1"),
+        ("default dev eth0", "test at line 1"),
+        (
+            "10.0.0.0/8 dev a proto 3\ndefault dev a metric 1\n2001::/32 dev a\n",
+            "test:2: a default route of which nothing says the family",
+        ),
         (
             "10.0.0.0/8 dev eth0 frobnicate",
             "test:1: \"frobnicate\" is no word of a route",

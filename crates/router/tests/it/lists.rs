@@ -126,6 +126,41 @@ fn packed_lists_are_unpacked() {
 }
 
 #[test]
+fn blocks_that_cannot_be_packed_are_unpacked() {
+    // As random bytes, which bzip2 makes longer.
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        char::from(
+            b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                [(state >> 33) as usize % 62],
+        )
+    };
+    let noise: String = (0..300_000).map(|_| random()).collect();
+    let lines = noise.as_bytes().chunks(1000);
+    let comments = lines.map(|line| format!("# {}\n", String::from_utf8_lossy(line)));
+    let list = format!("10.0.0.0/8\n{}10.1.0.0/16\n", comments.collect::<String>());
+    for level in [1, 9] {
+        let level = bzip2::Compression::new(level);
+        let mut packed = Vec::new();
+        bzip2::read::BzEncoder::new(list.as_bytes(), level)
+            .read_to_end(&mut packed)
+            .unwrap();
+        assert_eq!(import(&packed).routes.len(), 2);
+        let twice = [&packed[..], &packed[..]].concat();
+        assert_eq!(import(&twice).report.read, 4);
+    }
+    let xz = [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 4];
+    let said = refusal(xz);
+    assert!(
+        said.starts_with("test: packed by xz, where gzip and bzip2 are read"),
+        "{said}"
+    );
+}
+
+#[test]
 fn origins_stand_for_next_hops_and_can_be_spread() {
     let mut imported = import(
         "1.0.0.0\t24\t13335\n1.0.4.0\t22\t38803_56203\n2001:200::\t32\t2500,4777\n1.0.5.0\t24\t13335\n",

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use router::routes::{Format, Options, PeerChoice, read};
 
-use crate::common::mrt::{Dump, Path, record};
+use crate::common::mrt::{Dump, Path, old_path, record};
 use crate::common::{import, refusal, written};
 
 fn address(text: &str) -> IpAddr {
@@ -97,6 +97,95 @@ fn a_peer_can_be_named() {
     let error = read("test", dump().as_slice(), &options(PeerChoice::As(1))).unwrap_err();
     let expected = "no such peer in the dump; its peers: 192.0.2.1 (AS 64501), 192.0.2.2 (AS 4200000000), 2001:db8::3 (AS 64503)";
     assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn each_table_of_peers_is_for_the_routes_behind_it() {
+    let mut bytes = Vec::new();
+    let (first, second) = ((address("192.0.2.1"), 64501), (address("192.0.2.2"), 64502));
+    let path = |peer, next_hop| Path {
+        peer,
+        ases: &[1],
+        next_hop: address(next_hop),
+    };
+    let mut dump = Dump::new(&mut bytes, &[first]).unwrap();
+    dump.route(address("10.0.0.0"), 8, &[path(0, "198.51.100.1")], false)
+        .unwrap();
+    dump.peers(&[second, first]).unwrap();
+    dump.route(address("2001:db8::"), 32, &[path(0, "2001:db8::1")], false)
+        .unwrap();
+    dump.route(address("2001:db9::"), 32, &[path(1, "2001:db8::1")], false)
+        .unwrap();
+    let imported = import(&bytes);
+    let peers = imported.report.peers.iter();
+    let peers: Vec<_> = peers.map(|peer| (peer.address, peer.taken)).collect();
+    assert_eq!(peers, [(first.0, 2), (second.0, 1)]);
+    let by_as = Options {
+        peer: PeerChoice::As(64502),
+        ..Options::default()
+    };
+    let imported = read("test", bytes.as_slice(), &by_as).unwrap();
+    assert_eq!(written(&imported), ["2001:db8::/32 via 2001:db8::1"]);
+}
+
+#[test]
+fn dumps_of_the_older_kind_are_read() {
+    let mut bytes = Vec::new();
+    let path = |ases, next_hop| Path {
+        peer: 0,
+        ases,
+        next_hop: address(next_hop),
+    };
+    let (first, second) = ((address("192.0.2.1"), 64501), (address("192.0.2.2"), 64502));
+    let sixth = (address("2001:db8::3"), 64503);
+    let (ten, eleven) = ((address("10.0.0.0"), 8), (address("11.0.0.0"), 8));
+    let v6 = (address("2001:db8::"), 32);
+    for (prefix, peer, path) in [
+        (ten, first, path(&[64501, 1, 2], "198.51.100.1")),
+        (ten, second, path(&[64502, 2], "198.51.100.2")),
+        (ten, first, path(&[64501, 3], "198.51.100.3")),
+        (eleven, first, path(&[64501], "198.51.100.1")),
+        (v6, sixth, path(&[64503], "2001:db8::9")),
+    ] {
+        old_path(&mut bytes, prefix, peer, &path).unwrap();
+    }
+    let imported = import(&bytes);
+    assert_eq!(imported.report.format, Format::Mrt);
+    assert_eq!(
+        written(&imported),
+        [
+            "10.0.0.0/8 via 198.51.100.2",
+            "11.0.0.0/8 via 198.51.100.1",
+            "2001:db8::/32 via 2001:db8::9",
+        ]
+    );
+    let taken = imported.report.peers.iter();
+    let taken: Vec<_> = taken
+        .map(|peer| (peer.autonomous_system, peer.taken))
+        .collect();
+    assert_eq!(taken, [(64501, 1), (64502, 1), (64503, 1)]);
+    let by_as = Options {
+        peer: PeerChoice::As(64501),
+        ..Options::default()
+    };
+    let imported = read("test", bytes.as_slice(), &by_as).unwrap();
+    assert_eq!(
+        written(&imported),
+        ["10.0.0.0/8 via 198.51.100.3", "11.0.0.0/8 via 198.51.100.1"]
+    );
+    let longer = refusal(
+        [
+            &bytes[..],
+            &[
+                0, 0, 0, 0, 0, 12, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 10, 0, 0, 0, 33,
+            ],
+        ]
+        .concat(),
+    );
+    assert!(
+        longer.ends_with("a prefix of 33 bits, where addresses have 32"),
+        "{longer}"
+    );
 }
 
 #[test]

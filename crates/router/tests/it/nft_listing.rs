@@ -246,10 +246,42 @@ fn policies_are_for_their_own_family_and_hooks() {
 }
 
 #[test]
+fn rules_of_hooks_that_packets_do_not_pass_are_counted_and_nothing_else() {
+    let other = r#",{"chain":{"family":"inet","table":"f","name":"i","type":"filter","hook":"input","prio":0,"policy":"drop"}},{"chain":{"family":"inet","table":"f","name":"j"}},{"rule":{"family":"inet","table":"f","chain":"i","handle":3,"expr":[{"match":{"op":"in","left":{"ct":{"key":"state"}},"right":["new"]}},{"jump":{"target":"j"}}]}},{"rule":{"family":"inet","table":"f","chain":"j","handle":4,"expr":[{"dnat":{"addr":"10.0.0.1"}}]}}"#;
+    let rules = import(&listing(other, &[DROP]));
+    let [note] = rules.notes.as_slice() else {
+        panic!("{:?}", rules.notes)
+    };
+    assert_eq!(
+        (note.place.to_string().as_str(), note.what.as_str()),
+        (
+            "entry 6",
+            "2 rules in chains that packets of this hook do not pass: left out: inet f i, inet f j"
+        )
+    );
+    let input = Options {
+        hook: Hook::Input,
+        ..Options::default()
+    };
+    let refused = read("test", listing(other, &[DROP]).as_bytes(), &input).unwrap_err();
+    let said = refused.to_string();
+    assert!(said.contains("inet f j handle 4: dnat: replies"), "{said}");
+    assert!(said.ends_with(": remove the rule"), "{said}");
+}
+
+#[test]
 fn tables_are_left_out_with_a_note() {
     let other = r#",{"table":{"family":"ip","name":"nat"}},{"chain":{"family":"ip","table":"nat","name":"p","type":"nat","hook":"postrouting","prio":100,"policy":"accept"}},{"rule":{"family":"ip","table":"nat","chain":"p","handle":2,"expr":[{"masquerade":null}]}}"#;
     let text = listing(other, &[DROP]);
-    assert!(refusal(&text).starts_with("test at entry 6: ip nat p handle 2: masquerade: replies"));
+    let said = refusal(&text);
+    assert!(
+        said.starts_with("test at entry 6: ip nat p handle 2: masquerade: replies"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("import other tables only, as by --rules-table 'inet f'"),
+        "{said}"
+    );
     for name in ["f", "inet f"] {
         let options = Options {
             tables: vec![name.to_owned()],

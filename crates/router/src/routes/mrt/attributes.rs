@@ -21,11 +21,13 @@ pub(super) struct Path {
 
 pub(super) struct Attributes<'a> {
     bytes: Cursor<'a>,
+    /// Bytes of an AS number in a path.
+    as_bytes: usize,
 }
 
 impl<'a> Attributes<'a> {
-    pub(super) fn new(bytes: Cursor<'a>) -> Self {
-        Self { bytes }
+    pub(super) fn new(bytes: Cursor<'a>, as_bytes: usize) -> Self {
+        Self { bytes, as_bytes }
     }
 
     /// None when there is no next hop. That of `MP_REACH` is taken before the one of `NEXT_HOP`,
@@ -44,7 +46,7 @@ impl<'a> Attributes<'a> {
             let mut value = self.bytes.part(length, "attribute")?;
             match kind {
                 ORIGIN => rank.1 = value.u8("origin")?,
-                AS_PATH => rank.0 = path_length(value)?,
+                AS_PATH => rank.0 = path_length(value, self.as_bytes)?,
                 NEXT_HOP => hop = Some(IpAddr::V4(Ipv4Addr::from(value.array::<4>("next hop")?))),
                 MP_REACH => reach = Some(mp_reach(value)?),
                 _ => {}
@@ -56,13 +58,12 @@ impl<'a> Attributes<'a> {
 }
 
 /// An `AS_SET` counts as one AS (RFC 4271, 9.1.2.2), confederations not at all (RFC 5065, 5.3).
-fn path_length(mut path: Cursor<'_>) -> Result<u32, Broken> {
+fn path_length(mut path: Cursor<'_>, as_bytes: usize) -> Result<u32, Broken> {
     let mut length = 0;
     while path.left() > 0 {
         let kind = path.u8("type of a path segment")?;
         let count = path.u8("length of a path segment")?;
-        // AS numbers have 4 bytes in this kind of dump, whatever the peer spoke (RFC 6396, 4.3.4).
-        path.take(usize::from(count) * 4, "path segment")?;
+        path.take(usize::from(count) * as_bytes, "path segment")?;
         length += match kind {
             1 => 1,
             2 => u32::from(count),

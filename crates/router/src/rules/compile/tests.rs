@@ -15,11 +15,15 @@ enum Walk {
 fn matches(step: &Step, port: u16, protocol: u8) -> bool {
     let mut packet = Region::all(false);
     let one = |value: u128| Ranges::one(value, value);
-    packet.keep(Field::DestinationPort, &one(port.into()), false);
-    packet.keep(Field::Protocol, &one(protocol.into()), false);
-    step.regions
-        .iter()
-        .any(|region| region.intersect(&packet).is_some())
+    let budget = Budget::new();
+    for (field, value) in [
+        (Field::DestinationPort, u128::from(port)),
+        (Field::Protocol, protocol.into()),
+    ] {
+        packet.keep(field, &one(value), false, &budget).unwrap();
+    }
+    let met = region::intersections(&step.regions, &[packet], &budget);
+    !met.unwrap().is_empty()
 }
 
 fn walk(chains: &[Chain], at: usize, port: u16, protocol: u8) -> Walk {
@@ -61,12 +65,17 @@ fn decide(chains: &[Chain], bases: &[usize], port: u16, protocol: u8) -> Action 
 fn region() -> impl Strategy<Value = Region> {
     (0_u16..12, 0_u16..12, 0_u8..4, any::<bool>(), any::<bool>()).prop_map(
         |(a, b, protocol, negated, any)| {
+            let budget = Budget::new();
             let mut region = Region::all(false);
             let ports = Ranges::one(a.min(b).into(), a.max(b).into());
-            region.keep(Field::DestinationPort, &ports, negated);
+            region
+                .keep(Field::DestinationPort, &ports, negated, &budget)
+                .unwrap();
             if !any {
                 let protocol = Ranges::one(protocol.into(), protocol.into());
-                region.keep(Field::Protocol, &protocol, negated);
+                region
+                    .keep(Field::Protocol, &protocol, negated, &budget)
+                    .unwrap();
             }
             region
         },
@@ -125,7 +134,7 @@ proptest! {
     #[test]
     fn the_first_match_is_what_the_chains_decide(chains in chains()) {
         let bases = [0, 1];
-        let rules = compile(&chains, &bases, Vec::new(), Vec::new(), &[false]).unwrap();
+        let rules = compile(&chains, &bases, RuleSet::default(), &[false], &Budget::new()).unwrap();
         for port in 0..13 {
             for protocol in 0..5 {
                 let key = Key4::new(1, 2, (3, port), protocol);

@@ -2,12 +2,14 @@
 
 use acl::Action;
 
+use crate::budget::{Budget, Exhaustion};
 use crate::rules::compile::{Step, Then};
 use crate::rules::region::{Field, Ranges, Region};
 use crate::rules::values;
 
 #[derive(Debug)]
 pub(super) struct Parsed {
+    v6: bool,
     regions: Vec<Region>,
     target: Target,
     /// What regions cannot say.
@@ -36,6 +38,15 @@ const PLAIN: [&str; 8] = [
     "comment",
 ];
 
+/// Whether a rule is for one family, and not for this one: each of the programs that restore rules leaves out the other's.
+pub(super) fn is_foreign<'a>(mut words: impl Iterator<Item = &'a str>, v6: bool) -> bool {
+    words.any(|word| match word {
+        "-4" | "--ipv4" => v6,
+        "-6" | "--ipv6" => !v6,
+        _ => false,
+    })
+}
+
 /// The words of a line; quotes hold words together.
 pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
@@ -63,8 +74,13 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-pub(super) fn parse<'a>(words: impl Iterator<Item = &'a str>, v6: bool) -> Result<Parsed, String> {
+pub(super) fn parse<'a>(
+    words: impl Iterator<Item = &'a str>,
+    v6: bool,
+    budget: &Budget,
+) -> Result<Parsed, String> {
     let mut parsed = Parsed {
+        v6,
         regions: vec![Region::all(v6)],
         target: Target::None,
         beyond: Vec::new(),
@@ -84,32 +100,28 @@ pub(super) fn parse<'a>(words: impl Iterator<Item = &'a str>, v6: bool) -> Resul
                 negated = true;
                 continue;
             }
-            "-s" => parsed.addresses(Field::Source, value()?, negated)?,
-            "-d" => parsed.addresses(Field::Destination, value()?, negated)?,
-            "--src-range" => parsed.addresses(Field::Source, value()?, negated)?,
-            "--dst-range" => parsed.addresses(Field::Destination, value()?, negated)?,
+            "-s" | "--src-range" => {
+                parsed.addresses(Field::Source, value()?, negated, budget)?;
+            }
+            "-d" | "--dst-range" => {
+                parsed.addresses(Field::Destination, value()?, negated, budget)?;
+            }
             // 0 is any, as it is for the kernel.
             "-p" => match value()? {
                 "all" | "0" => {}
-                name => parsed.keep(&[Field::Protocol], &values::protocol(name)?, negated),
+                name => {
+                    let protocol = values::protocol(name)?;
+                    parsed.keep(&[Field::Protocol], &protocol, negated, budget)?;
+                }
             },
-            "--sport" | "--sports" => {
-                parsed.keep(
-                    &[Field::SourcePort],
-                    &values::ports(value()?, ':')?,
-                    negated,
-                );
-            }
-            "--dport" | "--dports" => {
-                parsed.keep(
-                    &[Field::DestinationPort],
-                    &values::ports(value()?, ':')?,
-                    negated,
-                );
-            }
-            "--ports" => {
-                let either = [Field::SourcePort, Field::DestinationPort];
-                parsed.keep(&either, &values::ports(value()?, ':')?, negated);
+            "--sport" | "--sports" | "--dport" | "--dports" | "--ports" => {
+                let fields: &[Field] = match option {
+                    "--sport" | "--sports" => &[Field::SourcePort],
+                    "--dport" | "--dports" => &[Field::DestinationPort],
+                    _ => &[Field::SourcePort, Field::DestinationPort],
+                };
+                let ports = values::ports(value()?, ':')?;
+                parsed.keep(fields, &ports, negated, budget)?;
             }
             "-m" => {
                 let name = value()?;
@@ -118,6 +130,7 @@ pub(super) fn parse<'a>(words: impl Iterator<Item = &'a str>, v6: bool) -> Resul
                 }
             }
             "--comment" => drop(value()?),
+            "-4" | "--ipv4" | "-6" | "--ipv6" => {}
             "-c" => drop((value()?, words.next())),
             "-j" | "-g" => {
                 let name = value()?.to_owned();
@@ -136,13 +149,22 @@ pub(super) fn parse<'a>(words: impl Iterator<Item = &'a str>, v6: bool) -> Resul
         }
         negated = false;
     }
-    parsed.regions.retain(|region| !region.is_empty());
     Ok(parsed)
 }
 
 impl Parsed {
-    /// The step of this rule; `chain` knows the places of chains.
-    pub(super) fn step(&self, origin: u32, chain: impl Fn(&str) -> Option<usize>) -> Step {
+    /// Memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let regions = self.regions.iter().map(Region::bytes).sum::<usize>();
+        let beyond = self
+            .beyond
+            .iter()
+            .map(|why| 2 * size_of::<String>() + why.len());
+        regions + beyond.sum::<usize>()
+    }
+
+    /// The step of this rule, which takes its regions; `chain` knows the places of chains.
+    pub(super) fn step(&mut self, origin: u32, chain: impl Fn(&str) -> Option<usize>) -> Step {
         let then = match &self.target {
             Target::None => Then::Continue,
             Target::Goto(name) => chain(name).map_or(Then::Decide(Action::Punt), Then::Goto),
@@ -156,42 +178,60 @@ impl Parsed {
         };
         let known = !matches!(then, Then::Decide(Action::Punt));
         Step {
-            regions: self.regions.clone(),
+            regions: std::mem::take(&mut self.regions),
             certain: self.beyond.is_empty() && known,
             then,
             origin,
         }
     }
 
-    fn addresses(&mut self, field: Field, text: &str, negated: bool) -> Result<(), String> {
+    fn addresses(
+        &mut self,
+        field: Field,
+        text: &str,
+        negated: bool,
+        budget: &Budget,
+    ) -> Result<(), String> {
         let (v6, addresses) = values::addresses(text)?;
-        if self.regions.iter().any(|region| region.v6 != v6) {
+        if v6 != self.v6 {
             return Err(format!(
-                "{text} is of the other family: import each family by itself"
+                "{text} is of the other family: write `# iptables-save` or `# ip6tables-save` before the tables of each"
             ));
         }
-        self.keep(&[field], &addresses, negated);
-        Ok(())
+        Ok(self.keep(&[field], &addresses, negated, budget)?)
     }
 
     /// Packets with these values in one of the fields, or in none of them.
-    fn keep(&mut self, fields: &[Field], values: &Ranges, negated: bool) {
-        let kept = |field: &Field| {
-            let mut regions = self.regions.clone();
-            for region in &mut regions {
-                region.keep(*field, values, negated);
-            }
-            regions
-        };
+    fn keep(
+        &mut self,
+        fields: &[Field],
+        values: &Ranges,
+        negated: bool,
+        budget: &Budget,
+    ) -> Result<(), Exhaustion> {
         if negated {
             for field in fields {
                 for region in &mut self.regions {
-                    region.keep(*field, values, true);
+                    region.keep(*field, values, true, budget)?;
                 }
             }
-        } else {
-            self.regions = fields.iter().flat_map(kept).collect();
+            self.regions.retain(|region| !region.is_empty());
+            return Ok(());
         }
+        let (mut kept, mut bytes) = (Vec::new(), 0);
+        for field in fields {
+            for region in &self.regions {
+                let mut region = region.clone();
+                region.keep(*field, values, false, budget)?;
+                bytes += region.bytes();
+                budget.room(bytes)?;
+                if !region.is_empty() {
+                    kept.push(region);
+                }
+            }
+        }
+        self.regions = kept;
+        Ok(())
     }
 
     fn target(&mut self, option: &str, name: String) {

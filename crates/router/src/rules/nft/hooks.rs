@@ -4,8 +4,8 @@ use acl::Action;
 
 use super::Tables;
 use crate::error::{Fault, Place};
-use crate::rules::compile::{self, Chain, Then};
-use crate::rules::{Note, NoteKind, RuleSet};
+use crate::rules::compile::{self, Then};
+use crate::rules::{NoteKind, RuleSet, hook};
 
 pub(super) struct Base<'a> {
     pub(super) chain: usize,
@@ -35,21 +35,27 @@ pub(super) fn families(family: &str) -> &'static [bool] {
 
 /// Each family by itself, as a policy is only for the packets of its table's families.
 pub(super) fn compile(mut tables: Tables<'_>, path: &[&str]) -> Result<RuleSet, Fault> {
-    for base in tables.bases.iter().filter(|base| base.nat) {
-        let chain = &mut tables.chains[base.chain];
-        if only_first_packets(chain) {
-            let origin = &tables.origins[chain.origin as usize];
-            let what = "only the first packets of connections meet it: what it does not accept is left to the kernel";
-            tables.notes.push(Note {
-                place: origin.place,
-                kind: NoteKind::Punted,
-                what: format!("{}: {what}", origin.text),
-            });
-        }
-    }
     // Chains of one priority may be met in any order: what one of them drops is dropped.
     tables.bases.sort_by_key(|base| base.priority);
-    let met = |v6: bool| -> Vec<usize> {
+    let on_path = |base: &Base<'_>| path.contains(&base.hook) && !families(base.family).is_empty();
+    let met: Vec<usize> = tables
+        .bases
+        .iter()
+        .filter(|base| on_path(base))
+        .map(|base| base.chain)
+        .collect();
+    if met.is_empty() {
+        return Err(Fault::new(Place::File, hook::NO_CHAIN));
+    }
+    for at in 0..tables.bases.len() {
+        let base = &tables.bases[at];
+        if base.nat && on_path(base) {
+            let chain = base.chain;
+            only_first_packets(&mut tables, chain)?;
+        }
+    }
+    account(&mut tables, met)?;
+    let bases = |v6: bool| -> Vec<usize> {
         let on = |hook: &&str| {
             let of = |base: &&Base<'_>| base.hook == *hook && families(base.family).contains(&v6);
             let met = tables.bases.iter().filter(of);
@@ -57,37 +63,42 @@ pub(super) fn compile(mut tables: Tables<'_>, path: &[&str]) -> Result<RuleSet, 
         };
         path.iter().flat_map(on).collect()
     };
-    let families = [(false, "IPv4", met(false)), (true, "IPv6", met(true))];
-    if families.iter().all(|(.., bases)| bases.is_empty()) {
-        let what = "no chain that packets of this hook pass";
-        return Err(Fault::new(Place::File, what));
-    }
-    let mut rules = RuleSet {
-        origins: tables.origins,
-        notes: tables.notes,
-        ..RuleSet::default()
-    };
-    for (v6, name, bases) in families {
+    let mut set = tables.set;
+    for (v6, name, bases) in [(false, "IPv4", bases(false)), (true, "IPv6", bases(true))] {
         if bases.is_empty() {
             let what = format!("no chain that packets of this hook pass is for {name}: no rules");
-            rules.notes.push(Note {
-                place: Place::File,
-                kind: NoteKind::LeftOut,
-                what,
-            });
+            let noted = set.note(Place::File, NoteKind::LeftOut, what, tables.budget);
+            noted.map_err(|exhausted| Fault::new(Place::File, exhausted))?;
             continue;
         }
-        let (origins, notes) = (rules.origins, rules.notes);
-        let compiled = compile::compile(&tables.chains, &bases, origins, notes, &[v6])?;
-        rules.v4.extend(compiled.v4);
-        rules.v6.extend(compiled.v6);
-        (rules.origins, rules.notes) = (compiled.origins, compiled.notes);
+        set = compile::compile(&tables.chains, &bases, set, &[v6], tables.budget)?;
     }
-    Ok(rules)
+    Ok(set)
 }
 
-/// Makes a chain certain only of what it accepts; whether that changes anything.
-fn only_first_packets(chain: &mut Chain) -> bool {
+/// Says what of the rules that packets meet is not done here, and which rules they do not meet.
+fn account(tables: &mut Tables<'_>, met: Vec<usize>) -> Result<(), Fault> {
+    let reachable = compile::find_reachable(&tables.chains, met);
+    let rules = std::mem::take(&mut tables.rules);
+    let refused = rules.iter().filter(|rule| rule.parsed.refusal.is_some());
+    let refused = refused.map(|rule| rule.table).collect();
+    for rule in rules.iter().filter(|rule| reachable[rule.chain]) {
+        tables.account(rule, &refused)?;
+    }
+    let unmet = rules.iter().filter(|rule| !reachable[rule.chain]);
+    let unmet = unmet.map(|rule| (Place::Entry(rule.number), rule.chain_name()));
+    if let Some((place, what)) = hook::describe_unreachable(unmet) {
+        let noted = tables
+            .set
+            .note(place, NoteKind::LeftOut, what, tables.budget);
+        noted.map_err(|exhausted| Fault::new(place, exhausted))?;
+    }
+    Ok(())
+}
+
+/// Makes a chain certain only of what it accepts, and says so where that changes anything.
+fn only_first_packets(tables: &mut Tables<'_>, at: usize) -> Result<(), Fault> {
+    let chain = &mut tables.chains[at];
     let mut changed = false;
     for step in &mut chain.steps {
         let harmless = matches!(
@@ -101,5 +112,14 @@ fn only_first_packets(chain: &mut Chain) -> bool {
         chain.policy = Action::Punt;
         changed = true;
     }
-    changed
+    if !changed {
+        return Ok(());
+    }
+    let origin = &tables.set.origins[chain.origin as usize];
+    let what = "only the first packets of connections meet it: what it does not accept is left to the kernel";
+    let (place, what) = (origin.place, format!("{}: {what}", origin.text));
+    let noted = tables
+        .set
+        .note(place, NoteKind::Punted, what, tables.budget);
+    noted.map_err(|exhausted| Fault::new(place, exhausted))
 }

@@ -4,9 +4,10 @@ use acl::Action;
 use serde_json::Value;
 
 use super::members::{only, text};
-use super::parts::{Part, hits, misses, too_many};
+use super::parts::{Part, hits, misses};
 use super::selector::{self, Of, Protocols, Selector};
 use super::{Table, sets};
+use crate::budget::{Budget, Exhaustion};
 use crate::rules::compile::{Step, Then};
 use crate::rules::region::{Field, Ranges, Region};
 
@@ -34,19 +35,33 @@ const PURE: [&str; 20] = [
     "udp",
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Parsed {
-    pub(super) steps: Vec<Step>,
     /// What regions cannot say.
     pub(super) beyond: Vec<String>,
     /// What nobody does.
     pub(super) lost: Vec<&'static str>,
+    /// Whether there are packets that the kernel decides.
+    pub(super) uncertain: bool,
+    /// Why no packet may meet the rule.
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// Why a rule cannot be taken where packets meet it.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// By a statement or target of this name.
+    Translation(String),
+    /// An extension of iptables that the listing does not name.
+    Unnamed,
 }
 
 struct Reader<'a> {
     table: &'a Table<'a>,
+    budget: &'a Budget,
     origin: u32,
     parts: Vec<Part>,
+    steps: Vec<Step>,
     parsed: Parsed,
 }
 
@@ -55,20 +70,19 @@ pub(super) fn parse<'a>(
     families: &[bool],
     table: &'a Table<'a>,
     origin: u32,
-) -> Result<Parsed, String> {
+    budget: &'a Budget,
+) -> Result<(Parsed, Vec<Step>), String> {
     let all = |v6: &bool| Part {
         region: Region::all(*v6),
         certain: true,
     };
     let mut reader = Reader {
         table,
+        budget,
         origin,
         parts: families.iter().map(all).collect(),
-        parsed: Parsed {
-            steps: Vec::new(),
-            beyond: Vec::new(),
-            lost: Vec::new(),
-        },
+        steps: Vec::new(),
+        parsed: Parsed::default(),
     };
     let mut statements = statements.iter();
     while let Some(statement) = statements.next() {
@@ -76,7 +90,9 @@ pub(super) fn parse<'a>(
             break;
         }
     }
-    Ok(reader.parsed)
+    let doubted = !reader.parsed.beyond.is_empty();
+    reader.parsed.uncertain = doubted && reader.steps.iter().any(|step| !step.certain);
+    Ok((reader.parsed, reader.steps))
 }
 
 impl<'a> Reader<'a> {
@@ -93,16 +109,19 @@ impl<'a> Reader<'a> {
                 };
                 let alone = rest.iter().all(counts);
                 if !alone || !self.map(body)? {
-                    self.punt(describe_map(body));
+                    self.punt(describe_map(body))?;
                 }
                 return Ok(false);
             }
-            "dnat" | "snat" | "masquerade" | "redirect" => return Err(translation(name)),
+            "dnat" | "snat" | "masquerade" | "redirect" => {
+                self.parsed.refusal = Some(Refusal::Translation(name.to_owned()));
+                return Ok(false);
+            }
             "xt" => return self.extension(body),
             _ => {
                 match verdict(statement, self.table)? {
-                    Some(then) => self.decide(self.parts.clone(), then),
-                    None => self.punt(name.to_owned()),
+                    Some(then) => self.decide(self.parts.clone(), then)?,
+                    None => self.punt(name.to_owned())?,
                 }
                 return Ok(false);
             }
@@ -117,21 +136,18 @@ impl<'a> Reader<'a> {
         let right = body.get("right").ok_or("a match without its right side")?;
         let operator = side("op").as_str().unwrap_or("==");
         let Some(selectors) = selector::key(left) else {
-            return Ok(self.unknown(left));
+            return self.unknown(left);
         };
         let Some((packets, negated)) = self.compared(operator, right, &selectors)? else {
-            return Ok(self.unknown(left));
+            return self.unknown(left);
         };
-        let vague = self.guard(&selectors);
-        let kept = if negated {
-            misses(&self.parts, &packets)
+        let vague = self.guard(&selectors)?;
+        if !negated {
+            self.parts = hits(&self.parts, &packets, self.budget)?;
+        } else if let Some(kept) = misses(&self.parts, &packets, self.budget)? {
+            self.parts = kept;
         } else {
-            hits(&self.parts, &packets)
-        };
-        match kept {
-            Some(kept) => self.parts = kept,
-            None if negated => self.doubt(format!("!= of {} concatenations", packets.len())),
-            None => return Err(too_many()),
+            self.doubt(format!("!= of {} concatenations", packets.len()));
         }
         if let (Some(v6), "==") = (unsaid_family(right, &selectors)?, operator) {
             let mut doubted = false;
@@ -159,7 +175,7 @@ impl<'a> Reader<'a> {
                 let Some(elements) = sets::elements(right, self.table)? else {
                     return Ok(None);
                 };
-                let packets = sets::packets(elements, selectors)?;
+                let packets = sets::packets(elements, selectors, self.budget)?;
                 return Ok(packets.map(|packets| (packets, operator == "!=")));
             }
             "<" => (true, false),
@@ -181,12 +197,12 @@ impl<'a> Reader<'a> {
             Some(value)
         };
         let values = Ranges::new(most.map(|most| (0, most)).into_iter().collect());
-        let packets = sets::regions(&[(*selector, values)]);
+        let packets = sets::regions(&[(*selector, values)], self.budget)?;
         Ok(Some((packets, negated)))
     }
 
     /// Keeps the packets that have what is selected; returns those that may.
-    fn guard(&mut self, selectors: &[Selector]) -> Vec<Part> {
+    fn guard(&mut self, selectors: &[Selector]) -> Result<Vec<Part>, Exhaustion> {
         let mut vague = Vec::new();
         let mut parts = std::mem::take(&mut self.parts);
         if selectors.iter().any(|of| of.protocols == Protocols::Ports) {
@@ -194,7 +210,7 @@ impl<'a> Reader<'a> {
                 let mut part = part.clone();
                 part.certain = false;
                 part.region
-                    .keep(Field::Protocol, &selector::with_ports(), true);
+                    .keep(Field::Protocol, &selector::with_ports(), true, self.budget)?;
                 if !part.region.is_empty() {
                     vague.push(part);
                 }
@@ -204,25 +220,25 @@ impl<'a> Reader<'a> {
             }
         }
         for selector in selectors {
-            parts.retain_mut(|part| selector.guard(&mut part.region));
+            parts = selector.guard_all(parts, self.budget)?;
         }
         self.parts = parts;
-        vague
+        Ok(vague)
     }
 
     /// After a match that only the kernel knows.
-    fn unknown(&mut self, left: &Value) -> bool {
+    fn unknown(&mut self, left: &Value) -> Result<bool, String> {
         if let Some(implied) = selector::implied(left) {
-            self.parts
-                .retain_mut(|part| implied.guard(&mut part.region));
+            let parts = std::mem::take(&mut self.parts);
+            self.parts = implied.guard_all(parts, self.budget)?;
         }
         // It counts the packets that come to it.
         if only(left).is_some_and(|(name, _)| name == "numgen") {
-            self.punt(selector::describe(left));
-            return false;
+            self.punt(selector::describe(left))?;
+            return Ok(false);
         }
         self.doubt(selector::describe(left));
-        true
+        Ok(true)
     }
 
     fn doubt(&mut self, why: String) {
@@ -233,9 +249,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Leaves what has come so far to the kernel, which may change packets or its own state.
-    fn punt(&mut self, why: String) {
+    fn punt(&mut self, why: String) -> Result<(), Exhaustion> {
         self.doubt(why);
-        self.decide(self.parts.clone(), Then::Decide(Action::Punt));
+        self.decide(self.parts.clone(), Then::Decide(Action::Punt))
     }
 
     fn beyond(&mut self, why: String) {
@@ -244,22 +260,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn decide(&mut self, parts: Vec<Part>, then: Then) {
+    fn decide(&mut self, parts: Vec<Part>, then: Then) -> Result<(), Exhaustion> {
         if then == Then::Continue {
-            return;
+            return Ok(());
         }
         let (sure, unsure): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.certain);
         for (certain, parts) in [(true, sure), (false, unsure)] {
             let regions: Vec<_> = parts.into_iter().map(|part| part.region).collect();
             if !regions.is_empty() {
-                self.parsed.steps.push(Step {
+                let step = Step {
                     regions,
                     certain,
                     then,
                     origin: self.origin,
-                });
+                };
+                self.budget.hold(step.bytes())?;
+                self.steps.push(step);
             }
         }
+        Ok(())
     }
 
     /// A map of verdicts; false, with nothing done, if it cannot be said.
@@ -274,6 +293,7 @@ impl<'a> Reader<'a> {
             return Ok(false);
         };
         let (mut back, mut decided, mut rest) = (Vec::new(), Vec::new(), None);
+        let mut bytes = 0;
         for element in elements {
             let Some([values, target]) = element.as_array().map(Vec::as_slice) else {
                 return Ok(false);
@@ -285,9 +305,11 @@ impl<'a> Reader<'a> {
                 rest = Some(then);
                 continue;
             }
-            let Some(packets) = sets::packets([values], &selectors)? else {
+            let Some(packets) = sets::packets([values], &selectors, self.budget)? else {
                 return Ok(false);
             };
+            bytes += packets.iter().map(Region::bytes).sum::<usize>();
+            self.budget.room(bytes)?;
             // What comes back must not meet the element for all others; the rest is decided by then.
             if matches!(then, Then::Jump(_) | Then::Continue) {
                 back.push(values);
@@ -295,9 +317,12 @@ impl<'a> Reader<'a> {
             decided.push((packets, then));
         }
         let before = self.parts.clone();
-        let vague = self.guard(&selectors);
-        let others = match (rest, sets::packets(back, &selectors)?) {
-            (Some(then), Some(back)) => misses(&self.parts, &back).map(|others| (others, then)),
+        let vague = self.guard(&selectors)?;
+        let others = match (rest, sets::packets(back, &selectors, self.budget)?) {
+            (Some(then), Some(back)) => {
+                let others = misses(&self.parts, &back, self.budget)?;
+                others.map(|others| (others, then))
+            }
             _ => None,
         };
         if rest.is_some() && others.is_none() {
@@ -305,13 +330,13 @@ impl<'a> Reader<'a> {
             return Ok(false);
         }
         for (packets, then) in decided {
-            let met = hits(&self.parts, &packets).ok_or_else(too_many)?;
-            self.decide(met, then);
+            let met = hits(&self.parts, &packets, self.budget)?;
+            self.decide(met, then)?;
         }
         if let Some((others, then)) = others {
-            self.decide(others, then);
+            self.decide(others, then)?;
         }
-        self.decide(vague, Then::Decide(Action::Punt));
+        self.decide(vague, Then::Decide(Action::Punt))?;
         Ok(true)
     }
 
@@ -330,17 +355,18 @@ impl<'a> Reader<'a> {
                 Ok(true)
             }
             ("target", "DNAT" | "SNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP") => {
-                Err(translation(name))
+                self.parsed.refusal = Some(Refusal::Translation(name.to_owned()));
+                Ok(false)
             }
             // A listing that does not name it may hide a translation.
             ("match" | "target", _) => {
-                self.punt(format!("xt {name}"));
+                self.punt(format!("xt {name}"))?;
                 Ok(false)
             }
-            _ => Err(
-                "an extension of iptables that nft does not name: read what iptables-save writes"
-                    .into(),
-            ),
+            _ => {
+                self.parsed.refusal = Some(Refusal::Unnamed);
+                Ok(false)
+            }
         }
     }
 }
@@ -384,12 +410,6 @@ fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Then>, String>
         "goto" => Then::Goto(target()?),
         _ => return Ok(None),
     }))
-}
-
-fn translation(name: &str) -> String {
-    format!(
-        "{name}: replies of a translated connection match no rule, so that translation cannot be shared with the kernel; import other tables only"
-    )
 }
 
 /// A map of verdicts in words.

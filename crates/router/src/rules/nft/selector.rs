@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::members::only;
+use super::parts::Part;
+use crate::budget::{Budget, Exhaustion};
 use crate::rules::region::{Field, Ranges, Region};
 
 /// A part of the five-tuple, and the packets that have it.
@@ -41,20 +43,33 @@ pub(super) fn with_ports() -> Ranges {
 }
 
 impl Selector {
-    /// The packets that have it for certain.
-    pub(super) fn guard(self, region: &mut Region) -> bool {
+    /// Keeps the packets that have it for certain; whether there are any.
+    pub(super) fn guard(self, region: &mut Region, budget: &Budget) -> Result<bool, Exhaustion> {
         if self.v6.is_some_and(|v6| v6 != region.v6) {
-            return false;
+            return Ok(false);
         }
-        match self.protocols {
-            Protocols::All => {}
-            Protocols::One(number) => {
-                let number = u128::from(number);
-                region.keep(Field::Protocol, &Ranges::one(number, number), false);
+        let protocols = match self.protocols {
+            Protocols::All => return Ok(!region.is_empty()),
+            Protocols::One(number) => Ranges::one(number.into(), number.into()),
+            Protocols::Ports => with_ports(),
+        };
+        region.keep(Field::Protocol, &protocols, false, budget)?;
+        Ok(!region.is_empty())
+    }
+
+    /// Those of the parts that have it for certain.
+    pub(super) fn guard_all(
+        self,
+        parts: Vec<Part>,
+        budget: &Budget,
+    ) -> Result<Vec<Part>, Exhaustion> {
+        let mut kept = Vec::with_capacity(parts.len());
+        for mut part in parts {
+            if self.guard(&mut part.region, budget)? {
+                kept.push(part);
             }
-            Protocols::Ports => region.keep(Field::Protocol, &with_ports(), false),
         }
-        !region.is_empty()
+        Ok(kept)
     }
 }
 

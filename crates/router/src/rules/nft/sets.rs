@@ -5,8 +5,12 @@ use serde_json::Value;
 use super::Table;
 use super::members::{list, only, text};
 use super::selector::{Of, Selector};
+use crate::budget::{Budget, Exhaustion};
 use crate::rules::region::{Field, Ranges, Region};
 use crate::rules::values;
+
+/// Steps of work that an element takes.
+const ELEMENT: usize = 16;
 
 /// A named set or map.
 pub(super) struct Set<'a> {
@@ -60,10 +64,12 @@ pub(super) fn elements<'a>(
 pub(super) fn packets<'a>(
     elements: impl IntoIterator<Item = &'a Value>,
     selectors: &[Selector],
+    budget: &Budget,
 ) -> Result<Option<Vec<Region>>, String> {
     if let [selector] = selectors {
         let mut all = Vec::new();
         for element in elements {
+            budget.work(ELEMENT)?;
             let Some(found) = plain(element).map(|value| values(value, *selector)) else {
                 return Ok(None);
             };
@@ -72,10 +78,12 @@ pub(super) fn packets<'a>(
             };
             all.push(bounds);
         }
-        return Ok(Some(regions(&[(*selector, Ranges::new(all))])));
+        budget.room(all.len() * size_of::<(u128, u128)>())?;
+        return Ok(Some(regions(&[(*selector, Ranges::new(all))], budget)?));
     }
-    let mut all = Vec::new();
+    let (mut all, mut bytes) = (Vec::new(), 0);
     for element in elements {
+        budget.work(ELEMENT)?;
         let Some(value) = plain(element) else {
             return Ok(None);
         };
@@ -94,7 +102,10 @@ pub(super) fn packets<'a>(
             };
             tuple.push((*selector, Ranges::one(low, high)));
         }
-        all.extend(regions(&tuple));
+        let regions = regions(&tuple, budget)?;
+        bytes += regions.iter().map(Region::bytes).sum::<usize>();
+        budget.room(bytes)?;
+        all.extend(regions);
     }
     Ok(Some(all))
 }
@@ -112,28 +123,36 @@ pub(super) fn plain(element: &Value) -> Option<&Value> {
 }
 
 /// Packets that have all of these.
-pub(super) fn regions(tuple: &[(Selector, Ranges)]) -> Vec<Region> {
-    let of = |v6: bool| {
+pub(super) fn regions(
+    tuple: &[(Selector, Ranges)],
+    budget: &Budget,
+) -> Result<Vec<Region>, Exhaustion> {
+    let mut regions = Vec::with_capacity(2);
+    for v6 in [false, true] {
+        let is_other = |(selector, values): &(Selector, Ranges)| match selector.of {
+            Of::Field(Field::Source | Field::Destination) => {
+                selector.v6.is_some_and(|family| family != v6)
+            }
+            Of::Field(_) => false,
+            Of::Family => {
+                let this = Ranges::one(family(v6), family(v6));
+                values.intersect(&this).is_empty()
+            }
+        };
+        if tuple.iter().any(is_other) {
+            continue;
+        }
         let mut region = Region::all(v6);
         for (selector, values) in tuple {
-            match selector.of {
-                Of::Field(Field::Source | Field::Destination)
-                    if selector.v6.is_some_and(|family| family != v6) =>
-                {
-                    return None;
-                }
-                Of::Field(field) => region.keep(field, values, false),
-                Of::Family => {
-                    let this = Ranges::one(family(v6), family(v6));
-                    if values.intersect(&this).is_empty() {
-                        return None;
-                    }
-                }
+            if let Of::Field(field) = selector.of {
+                region.keep(field, values, false, budget)?;
             }
         }
-        (!region.is_empty()).then_some(region)
-    };
-    [false, true].into_iter().filter_map(of).collect()
+        if !region.is_empty() {
+            regions.push(region);
+        }
+    }
+    Ok(regions)
 }
 
 /// Its number among families of addresses.

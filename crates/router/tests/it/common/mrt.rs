@@ -8,6 +8,25 @@ pub(crate) struct Dump<W> {
     sequence: u32,
 }
 
+/// A record of the older `TABLE_DUMP`: one path of a prefix, with AS numbers of two bytes.
+pub(crate) fn old_path(
+    out: &mut impl Write,
+    (network, bits): (IpAddr, u8),
+    peer: (IpAddr, u16),
+    path: &Path<'_>,
+) -> io::Result<()> {
+    let mut body = vec![0, 0, 0, 1];
+    body.extend(octets(network));
+    body.extend([bits, 1, 0x66, 0, 0, 0]);
+    body.extend(octets(peer.0));
+    body.extend(peer.1.to_be_bytes());
+    let attributes = attributes(path, 2);
+    body.extend(length(attributes.len()));
+    body.extend(attributes);
+    let subtype = if network.is_ipv6() { 2 } else { 1 };
+    record_of(out, 12, subtype, &body)
+}
+
 /// A path of a route: who told it, through which ASes, to which next hop.
 pub(crate) struct Path<'a> {
     pub(crate) peer: u16,
@@ -17,7 +36,14 @@ pub(crate) struct Path<'a> {
 
 impl<W: Write> Dump<W> {
     /// Begins with the table of peers: address and AS.
-    pub(crate) fn new(mut out: W, peers: &[(IpAddr, u32)]) -> io::Result<Self> {
+    pub(crate) fn new(out: W, peers: &[(IpAddr, u32)]) -> io::Result<Self> {
+        let mut dump = Self { out, sequence: 0 };
+        dump.peers(peers)?;
+        Ok(dump)
+    }
+
+    /// The table of peers for the routes that follow.
+    pub(crate) fn peers(&mut self, peers: &[(IpAddr, u32)]) -> io::Result<()> {
         let mut body = vec![192, 0, 2, 1, 0, 4];
         body.extend(b"view");
         body.extend(length(peers.len()));
@@ -27,8 +53,7 @@ impl<W: Write> Dump<W> {
             body.extend(octets(*address));
             body.extend(autonomous_system.to_be_bytes());
         }
-        record(&mut out, 1, &body)?;
-        Ok(Self { out, sequence: 0 })
+        record(&mut self.out, 1, &body)
     }
 
     /// `add_path` writes path identifiers, as RFC 8050 has them.
@@ -50,7 +75,7 @@ impl<W: Write> Dump<W> {
             if add_path {
                 body.extend(identifier.to_be_bytes());
             }
-            let attributes = attributes(path);
+            let attributes = attributes(path, 4);
             body.extend(length(attributes.len()));
             body.extend(attributes);
         }
@@ -59,12 +84,12 @@ impl<W: Write> Dump<W> {
     }
 }
 
-fn attributes(path: &Path<'_>) -> Vec<u8> {
+fn attributes(path: &Path<'_>, as_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0x40, 1, 1, 0];
     let ases: Vec<u8> = path
         .ases
         .iter()
-        .flat_map(|number| number.to_be_bytes())
+        .flat_map(|number| number.to_be_bytes()[4 - as_bytes..].to_vec())
         .collect();
     bytes.extend([0x50, 2]);
     bytes.extend(length(ases.len() + 2));
@@ -81,7 +106,11 @@ fn attributes(path: &Path<'_>) -> Vec<u8> {
 }
 
 pub(crate) fn record(out: &mut impl Write, subtype: u16, body: &[u8]) -> io::Result<()> {
-    out.write_all(&[0x66, 0, 0, 0, 0, 13])?;
+    record_of(out, 13, subtype, body)
+}
+
+fn record_of(out: &mut impl Write, kind: u8, subtype: u16, body: &[u8]) -> io::Result<()> {
+    out.write_all(&[0x66, 0, 0, 0, 0, kind])?;
     out.write_all(&subtype.to_be_bytes())?;
     out.write_all(&u32::try_from(body.len()).unwrap().to_be_bytes())?;
     out.write_all(body)

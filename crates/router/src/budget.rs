@@ -28,6 +28,9 @@ const WORK: Allowance = Allowance {
     for_each_byte: 128,
 };
 
+/// Steps of work that a line takes, even where it says nothing.
+const LINE: usize = 4;
+
 /// The costs of one file so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -188,7 +191,10 @@ impl<'a, R> Unpacker<'a, R> {
 impl<R: io::Read> io::Read for Unpacker<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
-        self.budget.unpack(count).map_err(io::Error::other)?;
+        let lines = buffer[..count].iter().filter(|byte| **byte == b'\n');
+        let charged = self.budget.work(LINE * lines.count());
+        let charged = charged.and_then(|()| self.budget.unpack(count));
+        charged.map_err(io::Error::other)?;
         Ok(count)
     }
 }

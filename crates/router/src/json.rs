@@ -173,7 +173,11 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Value, M::Error> {
         let mut all = Map::new();
         while let Some(name) = map.next_key::<String>()? {
-            let nodes = if all.len() % MEMBERS == 0 { NODE } else { 0 };
+            let nodes = if all.len().is_multiple_of(MEMBERS) {
+                NODE
+            } else {
+                0
+            };
             self.hold(nodes + TEXT + name.len())?;
             let value = map.next_value_seed(self)?;
             if all.contains_key(&name) {

@@ -9,6 +9,7 @@ pub mod traffic;
 
 use router::engine::Contents;
 use router::image::Stored;
+use router::routes::Target;
 
 /// The routes and rules that a benchmark looks up in.
 #[derive(Debug)]
@@ -16,4 +17,12 @@ pub struct Dataset {
     pub contents: Contents,
     /// The table image with the same routes, whose arrays are used as they are.
     pub image: Option<Stored>,
+    pub targets: Targets,
+}
+
+/// What next hops 1, 2, ... of each family stand for.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    pub v4: Vec<Target>,
+    pub v6: Vec<Target>,
 }

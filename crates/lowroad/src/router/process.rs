@@ -104,10 +104,12 @@ impl Process {
         let function = function(self.function, &input)?;
         self.check()?;
         let EngineInput {
-            dataset: Dataset {
-                mut contents,
-                image,
-            },
+            dataset:
+                Dataset {
+                    mut contents,
+                    image,
+                    targets,
+                },
             has_routes,
             ..
         } = input;
@@ -116,7 +118,11 @@ impl Process {
         if !function.routes() {
             (contents.v4, contents.v6) = Default::default();
         }
-        let dataset = Dataset { contents, image };
+        let dataset = Dataset {
+            contents,
+            image,
+            targets,
+        };
         let options = self.options(function)?;
         let ready = |address| eprintln!("ready: frames as datagrams to {address}");
         let report =

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use benchmarks::router::Dataset;
+use benchmarks::router::{Dataset, Targets};
 use clap::Args;
 use lpm::Layout4;
 use router::engine::Contents;
-use router::image::{Image, Kind, SourceFile, Stored, Tables};
+use router::image::{self, Image, Kind, SourceFile, Stored, Tables};
+use router::routes::Target;
 
 use super::engine::layout4;
 use super::inputs::{InputData, Inputs};
@@ -39,6 +40,17 @@ impl TableSource {
                 "name a table image, or routes by --rib FILE and rules by --rules FILE".to_owned(),
             )),
             None => self.options.image(self.inputs.read()?),
+        }
+    }
+
+    /// The image of a file, or a new one of the routes or rules in it.
+    pub(super) fn image_of(&self, file: &Path) -> Result<Image, Failure> {
+        if !self.inputs.is_empty() {
+            return Err(image_and_inputs(file));
+        }
+        match Image::open(file) {
+            Err(image::Error::Foreign { .. }) => self.options.image(InputData::open(file)?),
+            opened => Ok(opened?),
         }
     }
 }
@@ -89,8 +101,10 @@ impl EngineInput {
         }
         let image = Stored::open(file)?;
         let mut contents = Contents::default();
+        let mut targets = Targets::default();
         if let Some(routes) = image.routes()? {
             (contents.v4, contents.v6) = (routes.v4, routes.v6);
+            (targets.v4, targets.v6) = (routes.hops4, routes.hops6);
         }
         contents.rules = image.rules()?.unwrap_or_default();
         Ok(Self {
@@ -99,6 +113,7 @@ impl EngineInput {
             dataset: Dataset {
                 contents,
                 image: Some(image),
+                targets,
             },
         })
     }
@@ -106,10 +121,17 @@ impl EngineInput {
     fn read(read: InputData) -> Result<Self, Failure> {
         let (has_routes, has_rules) = (read.routes.is_some(), read.rules.is_some());
         let mut contents = Contents::default();
+        let mut targets = Targets::default();
         if let Some((_, imported)) = &read.routes {
             let routes = &imported.routes;
-            contents.v4 = routes.numbered4()?.rib;
-            contents.v6 = routes.numbered6()?.rib;
+            let named = |places: &[u32]| -> Vec<Target> {
+                let target = |at: &u32| routes.targets[*at as usize].clone();
+                places.iter().map(target).collect()
+            };
+            let (v4, v6) = (routes.numbered4()?, routes.numbered6()?);
+            targets.v4 = named(&v4.targets);
+            targets.v6 = named(&v6.targets);
+            (contents.v4, contents.v6) = (v4.rib, v6.rib);
         }
         if let Some((_, rules)) = read.rules {
             contents.rules = rules;
@@ -118,6 +140,7 @@ impl EngineInput {
             dataset: Dataset {
                 contents,
                 image: None,
+                targets,
             },
             has_routes,
             has_rules,

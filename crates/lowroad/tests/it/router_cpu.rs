@@ -184,6 +184,57 @@ fn a_capture_is_forwarded_as_routes_and_rules_say_by_any_number_of_threads() {
 }
 
 #[test]
+fn packets_to_routes_that_lead_nowhere_are_dropped_as_is_explained() {
+    let files = Files::new();
+    let (rib, image) = (files.at("closed"), files.at("closed.lrt"));
+    let routes = "10.0.0.0/8 via 192.0.2.1\nblackhole 10.1.0.0/16\nunreachable 10.2.0.0/16\n\
+                  prohibit 10.3.0.0/16\nlocal 10.4.0.0/16 dev lo\nthrow 10.5.0.0/16\n";
+    fs::write(&rib, routes).unwrap();
+    let (input, out) = (files.at("in.pcap"), files.at("out.pcap"));
+    let mut writer = Writer::new(Vec::new(), ETHERNET).unwrap();
+    for to in 0..6 {
+        let frame = udp(&format!("10.{to}.0.1:80"), 64);
+        writer.write(0, &frame).unwrap();
+    }
+    fs::write(&input, writer.finish().unwrap()).unwrap();
+    let mut build = router("build", &["--rib"]);
+    let built = build.arg(&rib).arg("-o").arg(&image).output().unwrap();
+    assert!(built.status.success(), "{}", errors(&built));
+    let explained = |to: usize| {
+        let packet = format!("198.51.100.1:4000 -> 10.{to}.0.1:80/udp");
+        let mut command = router("explain", &["--json"]);
+        let told = json(&command.arg(&image).arg(packet).output().unwrap());
+        told["verdict"].as_str().unwrap().to_owned()
+    };
+    let expected = ["forward", "drop", "drop", "drop", "punt", "punt"];
+    assert_eq!([0, 1, 2, 3, 4, 5].map(explained), expected);
+    for source in [
+        &[image.as_os_str()][..],
+        &["--rib".as_ref(), rib.as_os_str()],
+    ] {
+        let mut command = router("process", &["--io", "pcap", "--json"]);
+        command.args(source).arg("--capture").arg(&input);
+        let told = json(&command.arg("-o").arg(&out).output().unwrap());
+        let verdicts = &told["verdicts"];
+        assert_eq!(
+            [
+                &verdicts["forwarded"],
+                &verdicts["dropped"],
+                &verdicts["punted"]
+            ],
+            [1, 3, 2]
+        );
+        assert_eq!(told["written"]["packets"], 1);
+    }
+    let mut reader = Reader::new(fs::File::open(&out).unwrap()).unwrap();
+    assert_eq!(
+        reader.read().unwrap().unwrap().bytes,
+        udp("10.0.0.1:80", 63)
+    );
+    assert!(reader.read().unwrap().is_none());
+}
+
+#[test]
 fn packets_from_memory_add_up_whatever_they_are_drawn_from() {
     let files = Files::new();
     let input = files.at("in.pcap");

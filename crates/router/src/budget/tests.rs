@@ -46,4 +46,9 @@ fn work_and_content_add_up() {
             .starts_with("10 packed bytes become more than 66816"),
         "{refused}"
     );
+    let budget = Budget::with_divisor(1 << 10);
+    let mut lines = Unpacker::new(repeat(b'\n'), &budget);
+    lines.read_exact(&mut vec![0; 32 << 10]).unwrap();
+    assert!(lines.read(&mut [0; 1]).is_err());
+    assert!(matches!(budget.exhaustion(), Some(Exhaustion::Work { .. })));
 }

@@ -138,7 +138,7 @@ impl<'a> Tables<'a> {
                 fault(format!("table {name} before it has no COMMIT at its end"))
             }
             (None, None) => fault("not in a table: a table begins with *".into()),
-            (None, Some(section)) if line == "COMMIT" => self.table(section),
+            (None, Some(section)) if line == "COMMIT" => self.table(&section),
             (None, Some(mut section)) => {
                 let pushed = section.push(number, line, self.budget);
                 self.section = Some(section);
@@ -158,10 +158,10 @@ impl<'a> Tables<'a> {
     }
 
     /// Takes a table that is complete.
-    fn table(&mut self, section: Section) -> Result<(), Fault> {
+    fn table(&mut self, section: &Section) -> Result<(), Fault> {
         let v6 = match self.program {
             Some(Program::Ip { v6 }) => v6,
-            Some(other) => return self.other(&section, other),
+            Some(other) => return self.other(section, other),
             None => section.v6(),
         };
         let number = section.number;

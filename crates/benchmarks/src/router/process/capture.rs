@@ -14,6 +14,7 @@ use router::rewrite;
 use super::Options;
 use super::measurement::Measurement;
 use super::report::{CaptureCounts, Report, TableSizes, matched};
+use super::targets::Verdicts;
 use super::threads::{cpus, pin};
 use crate::Error;
 use crate::router::Dataset;
@@ -39,12 +40,13 @@ pub(super) fn run<E: MeasuredEngine>(
     let cpus = cpus(options.threads)?;
     let sizes = TableSizes::new(&dataset.contents);
     let rules = dataset.contents.rules.clone();
+    let verdicts = Verdicts::new(&dataset.targets);
     let tables = build(dataset)?;
     let sizes = sizes.with_bytes(&tables);
     let mut threads = Vec::new();
     for cpu in cpus {
         let processor = tables.processor(options.function);
-        let processor = processor.map_err(Error::failed)?;
+        let processor = verdicts.processor(processor.map_err(Error::failed)?);
         threads.push(Thread::new(processor, cpu, options.batch));
     }
     let input = pcap::open(path).map_err(|error| Error::file(path, error))?;

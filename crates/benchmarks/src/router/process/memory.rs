@@ -14,6 +14,7 @@ use super::Options;
 use super::measurement::{Measurement, float, whole};
 use super::pace::Schedule;
 use super::report::{Report, TableSizes, matched};
+use super::targets::Verdicts;
 use super::threads::{cpus, pin};
 use super::timeline::Timeline;
 use super::updates::Updates;
@@ -33,13 +34,14 @@ pub(super) fn run<E: MeasuredEngine>(
     let (frames, origin) = source.frames(&dataset.contents, options.function)?;
     let sizes = TableSizes::new(&dataset.contents);
     let rules = dataset.contents.rules.clone();
+    let verdicts = Verdicts::new(&dataset.targets);
     let updates = Updates::new(options.updates, &dataset.contents)?;
     let mut tables = build(dataset)?;
     let sizes = sizes.with_bytes(&tables);
     let mut processors = Vec::new();
     for _ in &cpus {
         let processor = tables.processor(options.function);
-        processors.push(processor.map_err(Error::failed)?);
+        processors.push(verdicts.processor(processor.map_err(Error::failed)?));
     }
     let stop = AtomicBool::new(false);
     let (threads, updates) = thread::scope(|scope| {

@@ -6,6 +6,7 @@ mod memory;
 mod pace;
 mod report;
 mod socket;
+mod targets;
 mod threads;
 mod timeline;
 mod updates;

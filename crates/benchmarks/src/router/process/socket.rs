@@ -18,6 +18,7 @@ use sys::socket;
 use super::Options;
 use super::measurement::Measurement;
 use super::report::{Datagrams, Report, TableSizes, matched};
+use super::targets::Verdicts;
 use super::threads::{cpus, pin};
 use super::timeline::Timeline;
 use super::updates::Updates;
@@ -65,13 +66,14 @@ pub(super) fn run<E: MeasuredEngine>(
     let address = ports[0].address()?;
     let sizes = TableSizes::new(&dataset.contents);
     let rules = dataset.contents.rules.clone();
+    let verdicts = Verdicts::new(&dataset.targets);
     let updates = Updates::new(options.updates, &dataset.contents)?;
     let mut tables = build(dataset)?;
     let sizes = sizes.with_bytes(&tables);
     let mut threads = Vec::new();
     for (port, cpu) in ports.into_iter().zip(cpus) {
         let processor = tables.processor(options.function);
-        let processor = processor.map_err(Error::failed)?;
+        let processor = verdicts.processor(processor.map_err(Error::failed)?);
         threads.push((port, cpu, Worker::new(processor, options.batch)));
     }
     ready(address);

@@ -1,4 +1,4 @@
-//! `lowroad router diff`: compares engines with a naive one, or two table images.
+//! `lowroad router diff`: compares engines with a naive one, or two table images or files of routes or rules.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) struct Diff {
     image: Option<PathBuf>,
     #[command(flatten)]
     source: TableSource,
-    /// Second image: list the differences from the first one
+    /// Second table image, or file of routes or rules as the first may be too: list the differences from the first one
     #[arg(requires = "image")]
     new: Option<PathBuf>,
     /// Check rules with N five-tuples [default: about a second of them]
@@ -36,11 +36,11 @@ pub(super) struct Diff {
 
 impl Diff {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        let image = self.source.image(self.image.as_deref())?;
-        if let Some(new) = &self.new {
-            let new = Image::open(new)?;
-            return print_changes(&image::changes(&image, &new), json);
+        if let (Some(old), Some(new)) = (&self.image, &self.new) {
+            let (old, new) = (self.source.image_of(old)?, self.source.image_of(new)?);
+            return print_changes(&image::changes(&old, &new), json);
         }
+        let image = self.source.image(self.image.as_deref())?;
         let device = self.device.device.as_deref();
         let device = device.map(|name| (name, layout4(&image), contents(&image)));
         let mut checked = Vec::new();

@@ -59,6 +59,25 @@ pub(super) struct InputData {
     pub(super) rules: Option<(String, RuleSet)>,
 }
 
+impl InputData {
+    /// The routes or the rules in a file of any format that is known by its content.
+    pub(super) fn open(file: &Path) -> Result<Self, Failure> {
+        let name = name(file);
+        if rules::recognizes(file)? {
+            let rules = rules::open(file, &rules::Options::default())?;
+            return Ok(Self {
+                routes: None,
+                rules: Some((name, rules)),
+            });
+        }
+        let routes = routes::open(file, &routes::Options::default())?;
+        Ok(Self {
+            routes: Some((name, routes)),
+            rules: None,
+        })
+    }
+}
+
 impl Inputs {
     pub(super) fn is_empty(&self) -> bool {
         self.rib.is_none() && self.rules.is_none()

@@ -46,7 +46,7 @@ enum Verb {
     Build(Box<build::Build>),
     /// List the contents of a table image
     Inspect(inspect::Inspect),
-    /// Check every engine against a naive one, or list the differences of two table images
+    /// Check every engine against a naive one, or list the differences of two tables
     Diff(Box<diff::Diff>),
     /// Show how a packet is handled, and why
     Explain(Box<explain::Explain>),

@@ -121,6 +121,35 @@ fn two_images_are_told_apart() {
 }
 
 #[test]
+fn two_lists_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |name: &str, content: &str| file(folder.path(), name, content);
+    let old = list("a.txt", "10.0.0.0/8 192.0.2.1\n10.1.0.0/16 192.0.2.2\n");
+    let new = list("b.txt", "10.0.0.0/8 192.0.2.1\n10.1.0.0/16 192.0.2.3\n");
+    let text = done(&["diff", &old, &new]);
+    assert!(
+        text.contains("~ 10.1.0.0/16  via 192.0.2.2 -> via 192.0.2.3"),
+        "{text}"
+    );
+    let old = list("a.csv", "action,source\ndrop,10.0.0.0/8\n");
+    let new = list(
+        "b.json",
+        "[{\"action\": \"drop\", \"source\": \"11.0.0.0/8\"}]",
+    );
+    let text = done(&["diff", &old, &new]);
+    assert!(text.contains("rules: 1 added, 1 removed"), "{text}");
+    let listed = list(
+        "c.json",
+        "[{\"dst\":\"10.0.0.0/8\",\"gateway\":\"192.0.2.1\"}]",
+    );
+    let same = list("c.txt", "10.0.0.0/8 192.0.2.1\n");
+    assert_eq!(done(&["diff", &listed, &same]), "no difference\n");
+    let broken = list("d.txt", "10.0.0.0/33\n");
+    let said = refused(&["diff", &same, &broken], 1);
+    assert!(said.contains("d.txt:1: a prefix of 33 bits"), "{said}");
+}
+
+#[test]
 fn what_is_no_whole_image_is_refused_in_one_line() {
     let (folder, table) = built();
     let whole = fs::read(&table).unwrap();

@@ -27,6 +27,9 @@ Run lowroad COMMAND --help for details.
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

@@ -28,14 +28,22 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     arguments.verbosity.log();
-    match run(arguments.command) {
+    match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(command: Option<Command>) -> Result<(), Failure> {
-    match command {
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let without_json = matches!(
+        arguments.command,
+        None | Some(Command::Completions { .. } | Command::Man { .. })
+    );
+    if arguments.json && without_json {
+        let what = "--json is for commands with results: name one, or leave it out";
+        return Err(Failure::Input(what.to_owned()));
+    }
+    match arguments.command {
         None => exit::print(cli::OVERVIEW),
         Some(Command::Relay(arguments)) => relay::run(*arguments),
         Some(Command::Features(arguments)) => features::run(*arguments),

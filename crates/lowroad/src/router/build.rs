@@ -38,7 +38,7 @@ impl Build {
         let image = self.options.image(read)?;
         if let Some(out) = &self.out {
             let bytes = image.save(out)?;
-            account["image"] = json!({"file": out, "bytes": bytes});
+            account["image"] = json!({"file": out.display().to_string(), "bytes": bytes});
             text += &format!("{}: {bytes} bytes\n", out.display());
         }
         if json {

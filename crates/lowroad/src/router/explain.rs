@@ -1,5 +1,6 @@
 //! `lowroad router explain`: how a packet is handled, and why.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -17,7 +18,7 @@ pub(super) struct Explain {
     /// Table image, unless --rib or --rules are given, and packet:
     /// '10.0.0.1:5000 -> 192.0.2.7:80/udp', '[2001:db8::1]:5000 -> [2001:db8::2]:80/tcp'
     #[arg(value_names = ["IMAGE", "PACKET"], num_args = 1..=2, required = true)]
-    words: Vec<String>,
+    words: Vec<OsString>,
     #[command(flatten)]
     source: TableSource,
 }
@@ -29,7 +30,7 @@ impl Explain {
             [packet] => (None, packet),
             _ => return Err(Failure::Input("name an image and a packet".to_owned())),
         };
-        let packet: Packet = packet.parse().map_err(Failure::Input)?;
+        let packet: Packet = packet.to_string_lossy().parse().map_err(Failure::Input)?;
         let image = self.source.image(file)?;
         let explanation = explain::explain(&image, &packet);
         let engines = engines(image, &packet)?;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use router::routes::{Imported, Report};
-use router::rules::{Note, NoteKind, RuleSet};
+use router::rules::{self, Note, NoteKind, RuleSet, Shadows};
 use serde_json::{Value, json};
 
 pub(super) fn routes_text(name: &str, imported: &Imported) -> String {
@@ -38,19 +38,45 @@ fn duplicates(report: &Report) -> String {
     let Some(first) = duplicates.first else {
         return String::new();
     };
+    let behind = match duplicates.behind {
+        0 => String::new(),
+        behind => format!(", {behind} behind an equal one"),
+    };
     format!(
-        "  duplicates: {} the same, {} replaced by a later one, {} with a worse metric, the first at {first}\n",
+        "  duplicates: {} the same, {} replaced by a later one{behind}, {} with a worse metric, the first at {first}\n",
         duplicates.same, duplicates.replaced, duplicates.worse
     )
 }
 
 pub(super) fn rules_text(name: &str, rules: &RuleSet) -> String {
     let mut text = rules_head(name, rules);
+    text += &shadows_text(name, rules);
     for note in &rules.notes {
         // Writing to a string never fails.
         let _ = writeln!(text, "  {}: {}", note.place.within(name), note.what);
     }
     text
+}
+
+fn shadows_text(name: &str, set: &RuleSet) -> String {
+    let shadows = rules::find_shadows(set);
+    let mut text = String::new();
+    if let Some(first) = first_place(name, set, &shadows) {
+        let count = shadows.count;
+        text += &format!(
+            "  shadowed: {count} rules whose packets an earlier rule matches all, the first at {first}\n"
+        );
+    }
+    if shadows.unknown > 0 {
+        let unknown = shadows.unknown;
+        text += &format!("  the last {unknown} rules are too many to tell which are shadowed\n");
+    }
+    text
+}
+
+fn first_place(name: &str, set: &RuleSet, shadows: &Shadows) -> Option<String> {
+    let origin = set.origins.get(shadows.first? as usize);
+    origin.map(|origin| origin.place.within(name))
 }
 
 /// Its first line, without notes.
@@ -83,6 +109,7 @@ pub(super) fn routes_json(name: &str, imported: &Imported) -> Value {
         "duplicates": {
             "same": duplicates.same,
             "replaced": duplicates.replaced,
+            "behind": duplicates.behind,
             "worse": duplicates.worse,
             "first": duplicates.first.map(|first| first.to_string()),
         },
@@ -92,11 +119,17 @@ pub(super) fn routes_json(name: &str, imported: &Imported) -> Value {
 }
 
 pub(super) fn rules_json(name: &str, rules: &RuleSet) -> Value {
+    let shadows = rules::find_shadows(rules);
     json!({
         "file": name,
         "v4": rules.v4.len(),
         "v6": rules.v6.len(),
         "origins": rules.origins.len(),
+        "shadowed": {
+            "count": shadows.count,
+            "first": first_place(name, rules, &shadows),
+            "unknown": shadows.unknown,
+        },
         "notes": notes_json(name, rules),
     })
 }

@@ -1,11 +1,13 @@
 //! `lowroad router build` by the real binary: what it says of routes and rules, and what it refuses.
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::router_command::{done, file, refused};
+use crate::router_command::{done, file, json, refused};
 
 const ROUTES: &str = "0.0.0.0/0 192.0.2.1\n10.0.0.0/8 192.0.2.2\n10.1.2.3/32 192.0.2.3\n\
 10.0.0.0/8 192.0.2.4\n2001:db8::/32 2001:db8::1\n::1/128 2001:db8::2\n";
@@ -32,6 +34,72 @@ fn says_what_became_of_every_line() {
     let account: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(account["routes"]["duplicates"]["replaced"], 1);
     assert_eq!(account["rules"]["notes"][0]["kind"], "punted");
+}
+
+#[test]
+fn says_which_rules_are_shadowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let same = "drop,10.0.0.0/8,tcp\n".repeat(1000);
+    let rules = format!("action,source,protocol\n{same}accept,10.1.0.0/16,udp\n");
+    let rules = file(folder.path(), "fw.csv", &rules);
+    let text = done(&["build", "--rules", &rules]);
+    let wanted = "  shadowed: 999 rules whose packets an earlier rule matches all, the first at ";
+    assert!(text.contains(&format!("{wanted}{rules}:3\n")), "{text}");
+    let account = json(&["build", "--rules", &rules]);
+    assert_eq!(account["rules"]["shadowed"]["count"], 999);
+}
+
+#[test]
+fn names_of_files_need_not_be_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
+    let (rib, table) = (at(b"r\xfe.txt"), at(b"t\xfe.lrt"));
+    std::fs::write(&rib, ROUTES).unwrap();
+    let run = |words: &[&OsStr]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_lowroad"))
+            .args(["router", "--json"])
+            .args(words)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {said}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let word = OsStr::new;
+    let built = run(&[
+        word("build"),
+        word("--rib"),
+        rib.as_ref(),
+        word("-o"),
+        table.as_ref(),
+    ]);
+    let file = built["image"]["file"].as_str().unwrap();
+    assert!(file.ends_with("t\u{fffd}.lrt"), "{file}");
+    let packet = word("10.0.0.1:5000 -> 10.1.2.3:80/udp");
+    let explained = run(&[word("explain"), table.as_ref(), packet]);
+    assert_eq!(explained["to"], "via 192.0.2.3");
+    run(&[word("inspect"), table.as_ref()]);
+    run(&[word("diff"), table.as_ref(), rib.as_ref()]);
+}
+
+#[test]
+fn json_may_be_asked_for_before_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let rib = file(folder.path(), "routes.txt", ROUTES);
+    let run = |words: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_lowroad"))
+            .args(words)
+            .output()
+            .unwrap()
+    };
+    let packet = "10.0.0.1:5000 -> 10.1.2.3:50/gre";
+    let before = run(&["--json", "router", "explain", "--rib", &rib, packet]);
+    let behind = run(&["router", "explain", "--rib", &rib, packet, "--json"]);
+    assert!(before.status.success() && before.stdout == behind.stdout);
+    let account: Value = serde_json::from_slice(&before.stdout).unwrap();
+    assert_eq!(account["verdict"], "forward");
+    let nothing = run(&["--json", "completions", "bash"]);
+    assert_eq!(nothing.status.code(), Some(2));
 }
 
 #[test]

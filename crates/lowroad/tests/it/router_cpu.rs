@@ -187,7 +187,7 @@ fn a_capture_is_forwarded_as_routes_and_rules_say_by_any_number_of_threads() {
 fn packets_to_routes_that_lead_nowhere_are_dropped_as_is_explained() {
     let files = Files::new();
     let (rib, image) = (files.at("closed"), files.at("closed.lrt"));
-    let routes = "10.0.0.0/8 via 192.0.2.1\nblackhole 10.1.0.0/16\nunreachable 10.2.0.0/16\n\
+    let routes = "blackhole 10.1.0.0/16\n10.0.0.0/8 via 192.0.2.1\nunreachable 10.2.0.0/16\n\
                   prohibit 10.3.0.0/16\nlocal 10.4.0.0/16 dev lo\nthrow 10.5.0.0/16\n";
     fs::write(&rib, routes).unwrap();
     let (input, out) = (files.at("in.pcap"), files.at("out.pcap"));

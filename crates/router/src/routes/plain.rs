@@ -1,5 +1,6 @@
 //! Lists: a prefix a line, then, if the list has any, a next hop: an address, a device, or both.
-//! Several next hops of a line are ECMP. `#` begins a comment.
+//! Several next hops of a line are ECMP. `blackhole`, `unreachable` and `prohibit` take a next hop's place. `#` begins a
+//! comment.
 
 use std::io::BufRead;
 use std::net::IpAddr;
@@ -40,6 +41,8 @@ fn target<'a>(words: impl Iterator<Item = &'a str>) -> Result<Target, String> {
             (Ok(gateway), _) => hops.push(Hop::via(gateway)),
             (_, "via" | "dev") => {}
             (_, "blackhole" | "drop") => return Ok(Target::Blackhole),
+            (_, "unreachable") => return Ok(Target::Unreachable),
+            (_, "prohibit") => return Ok(Target::Prohibit),
             (_, name) if is_interface(name) => match hops.last_mut() {
                 Some(hop) if hop.interface.is_none() => hop.interface = Some(name.into()),
                 _ => hops.push(Hop {

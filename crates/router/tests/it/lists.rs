@@ -12,7 +12,8 @@ use crate::common::{import, refusal, written};
 fn a_list_becomes_a_table_that_answers() {
     let imported = import(
         "# network next hop\n0.0.0.0/0 192.0.2.1\n10.0.0.0/8\t192.0.2.2 eth1\n\
-         10.1.0.0/16,192.0.2.3,192.0.2.4\n10.1.2.3 eth0\n::/0 2001:db8::1\n2001:db8::/32\n",
+         10.1.0.0/16,192.0.2.3,192.0.2.4\n10.1.2.3 eth0\n::/0 2001:db8::1\n2001:db8::/32\n\
+         2001:db9::/32 unreachable\n2001:dba::/32 prohibit\n",
     );
     assert_eq!(imported.report.format, Format::Plain);
     assert_eq!(
@@ -24,6 +25,8 @@ fn a_list_becomes_a_table_that_answers() {
             "10.1.2.3/32 dev eth0",
             "::/0 via 2001:db8::1",
             "2001:db8::/32 unspecified",
+            "2001:db9::/32 unreachable",
+            "2001:dba::/32 prohibit",
         ]
     );
     let numbered = imported.routes.numbered4().unwrap();

@@ -15,8 +15,8 @@ use crate::router_topology::{TIMEOUT, answer, serve, topology};
 
 /// The first is the reference: no router, and the kernel forwards.
 const FAST: [&str; 2] = ["xdp", "af-xdp"];
-const OPEN: u16 = 7001;
-const DROPPED: u16 = 9999;
+const OPEN_PORT: u16 = 7001;
+const DROP_PORT: u16 = 9999;
 /// How long nothing comes where nothing is to come.
 const SILENCE: Duration = Duration::from_millis(200);
 
@@ -115,7 +115,7 @@ impl Rig {
     /// Sends datagrams until one arrives, as long as neighbours are not known.
     fn open(&self) {
         for v4 in [true, false] {
-            let (receiver, sender) = (self.receiver(v4, OPEN), self.sender(v4));
+            let (receiver, sender) = (self.receiver(v4, OPEN_PORT), self.sender(v4));
             let to = receiver.local_addr().unwrap();
             let started = Instant::now();
             loop {
@@ -130,7 +130,7 @@ impl Rig {
 
     /// Whether a datagram comes through.
     fn passes(&self, v4: bool) -> bool {
-        let (receiver, sender) = (self.receiver(v4, OPEN), self.sender(v4));
+        let (receiver, sender) = (self.receiver(v4, OPEN_PORT), self.sender(v4));
         let to = receiver.local_addr().unwrap();
         sender.send_to(b"passes", to).unwrap();
         receiver.recv(&mut [0; 16]).is_ok()
@@ -182,13 +182,13 @@ fn drop_rules_hold_for_packets_that_are_left_to_the_kernel() {
     for datapath in FAST {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules.csv");
-        let rules = format!("action,protocol,destination_ports\ndrop,udp,{DROPPED}\n");
+        let rules = format!("action,protocol,destination_ports\ndrop,udp,{DROP_PORT}\n");
         fs::write(&file, rules).unwrap();
         let more = format!("[rules]\nfile = {file:?}\n");
         let rig = Rig::new(&format!("bypass-{datapath}"), Some(datapath), &more);
         rig.open();
         for v4 in [true, false] {
-            let (dropped, open) = (rig.receiver(v4, DROPPED), rig.receiver(v4, OPEN));
+            let (dropped, open) = (rig.receiver(v4, DROP_PORT), rig.receiver(v4, OPEN_PORT));
             dropped.set_nonblocking(true).unwrap();
             open.set_read_timeout(Some(TIMEOUT)).unwrap();
             let arrives = |what: &str| {
@@ -201,7 +201,9 @@ fn drop_rules_hold_for_packets_that_are_left_to_the_kernel() {
                 );
                 assert!(dropped.recv(&mut bytes).is_err(), "{datapath}: {what}");
             };
-            let both = odd(&rig, v4, DROPPED).into_iter().zip(odd(&rig, v4, OPEN));
+            let both = odd(&rig, v4, DROP_PORT)
+                .into_iter()
+                .zip(odd(&rig, v4, OPEN_PORT));
             for ((what, to_dropped), (_, to_open)) in both {
                 rig.send_frame(to_dropped.payload(what));
                 rig.send_frame(to_open.payload(what));
@@ -409,13 +411,13 @@ fn sources_are_looked_for_as_the_kernel_does() {
     for datapath in FAST {
         let rig = Rig::new(&format!("rpf-{datapath}"), Some(datapath), "");
         rig.open();
-        let receiver = rig.receiver(true, OPEN);
+        let receiver = rig.receiver(true, OPEN_PORT);
         let server = rig.host("server").interface("router").unwrap().v4;
         let IpAddr::V4(server) = server else { panic!() };
         let beside = IpAddr::from((server.to_bits() ^ 1).to_be_bytes());
         let unknown: IpAddr = [198, 51, 100, 7].into();
         let comes = |source: IpAddr| {
-            let to = SocketAddr::new(rig.address(true), OPEN);
+            let to = SocketAddr::new(rig.address(true), OPEN_PORT);
             rig.send_frame(build::udp(SocketAddr::new(source, 9), to).ttl(64));
             receiver.recv(&mut [0; 64]).is_ok()
         };

@@ -19,7 +19,7 @@ pub use forwarding::{ForwardCheck, UnknownCheck};
 pub use monitor::PolicyMonitor;
 pub use nftables::Verdict;
 pub(crate) use nftables::has_device_chains;
-pub use packet::{AddressKind, Device, Flow, Forwarded};
+pub use packet::{AddressKind, Device, Flow, Transit};
 pub use routing::{ReversePath, Routing, RoutingPolicy};
 
 use std::str::FromStr;
@@ -162,7 +162,7 @@ impl Policy {
 
     /// What the kernel does at a check of rules or of IPsec with all packets that it forwards. [`Routing`] answers for
     /// the other checks.
-    pub fn forwarded(&self, check: ForwardCheck, packets: &Forwarded) -> Verdict {
+    pub fn at_check(&self, check: ForwardCheck, packets: &Transit) -> Verdict {
         let class = PacketClass::from(packets);
         let hook = match check {
             ForwardCheck::IpsecForward => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use super::{Device, Flow, ForwardCheck, Forwarded, Policy, Source, Stage, Verdict};
+use super::{Device, Flow, ForwardCheck, Policy, Source, Stage, Transit, Verdict};
 use crate::{Error, Netlink};
 
 /// Follows the policy of the network namespace in which it was made.
@@ -105,10 +105,10 @@ impl PolicyMonitor {
         policy.is_ok_and(Policy::is_empty_for_forwarding)
     }
 
-    /// As [`Policy::forwarded`].
-    pub fn forwarded(&self, check: ForwardCheck, packets: &Forwarded) -> Verdict {
+    /// As [`Policy::at_check`].
+    pub fn at_check(&self, check: ForwardCheck, packets: &Transit) -> Verdict {
         match &self.policy {
-            Ok(policy) => policy.forwarded(check, packets),
+            Ok(policy) => policy.at_check(check, packets),
             Err(error) => Verdict::Kernel(error.clone()),
         }
     }

@@ -256,7 +256,7 @@ pub struct Flow {
 ///
 /// None has IPv4 options, none is for this machine, and none goes to a broadcast or multicast address.
 #[derive(Clone, Debug)]
-pub struct Forwarded {
+pub struct Transit {
     pub v4: bool,
     /// The device by which packets come in.
     pub ingress: Device,
@@ -323,8 +323,8 @@ impl From<&Flow> for PacketClass {
     }
 }
 
-impl From<&Forwarded> for PacketClass {
-    fn from(packets: &Forwarded) -> Self {
+impl From<&Transit> for PacketClass {
+    fn from(packets: &Transit) -> Self {
         /// New, established, related, invalid.
         const STATES: &[u32] = &[8, 2, 4, 1];
         let any: IpAddr = if packets.v4 {

@@ -251,7 +251,7 @@ impl RoutingRule {
             v6,
             usual,
             ingress: ingress.filter(|_| !inverted),
-            // Forwarded packets have no device to leave by when rules are asked, and only ports of a VRF have a table of
+            // Transit packets have no device to leave by when rules are asked, and only ports of a VRF have a table of
             // their device.
             idle: !inverted && (egress || of_controllers),
             text: format!("{priority}: {not}{selector} {action}"),

@@ -1,7 +1,7 @@
 //! What the kernel's policy does with packets that it forwards.
 
 use netdev::policy::{
-    Device, ForwardCheck, Forwarded, Policy, PolicyMonitor, ReversePath, Routing, Verdict,
+    Device, ForwardCheck, Policy, PolicyMonitor, ReversePath, Routing, Transit, Verdict,
 };
 
 use crate::common::Pair;
@@ -10,7 +10,7 @@ use crate::policy::{FILTER_DROP, load, nft};
 
 /// Rules of nftables, the check that they are about, and what they do with IPv4 and IPv6 packets that come by eth0 and
 /// leave by eth1.
-const FORWARDED: &[(&str, ForwardCheck, Outcome, Outcome)] = &[
+const TRANSIT_RULES: &[(&str, ForwardCheck, Outcome, Outcome)] = &[
     (FILTER_DROP, ForwardCheck::NftForward, Accept, Accept),
     (
         "table inet t { chain f { type filter hook forward priority 0; policy drop; }; }",
@@ -74,12 +74,6 @@ const FORWARDED: &[(&str, ForwardCheck, Outcome, Outcome)] = &[
         Accept,
     ),
     (
-        "table inet t { flowtable o { hook ingress priority 0; devices = { eth0 }; }; chain f { type filter hook forward priority 0; flow add @o; }; }",
-        ForwardCheck::NftForward,
-        Kernel,
-        Kernel,
-    ),
-    (
         "table ip t { chain n { type nat hook postrouting priority 100; oifname eth0 masquerade; }; }",
         ForwardCheck::NftPostrouting,
         Accept,
@@ -106,12 +100,12 @@ const FORWARDED: &[(&str, ForwardCheck, Outcome, Outcome)] = &[
 ];
 
 /// From `eth0` to `eth1`.
-fn forwarded(pair: &Pair, v4: bool) -> Forwarded {
+fn forwarded(pair: &Pair, v4: bool) -> Transit {
     let device = |index, name: &str| Device {
         index,
         name: name.into(),
     };
-    Forwarded {
+    Transit {
         v4,
         ingress: device(pair.ifindex, "eth0"),
         egress: Some(device(pair.ifindex + 100, "eth1")),
@@ -125,15 +119,15 @@ fn verdicts_on_forwarded_packets_hold_for_all_of_them() {
         return;
     }
     let pair = Pair::new();
-    for (rules, check, v4, v6) in FORWARDED {
+    for (rules, check, v4, v6) in TRANSIT_RULES {
         nft(&pair.near, rules);
         let policy = pair.near.run(|| Policy::read().unwrap());
         for (version, expected) in [(true, v4), (false, v6)] {
             let packets = forwarded(&pair, version);
-            let verdict = policy.forwarded(*check, &packets);
+            let verdict = policy.at_check(*check, &packets);
             assert_eq!(Outcome::of(&verdict), *expected, "{verdict:?} for {rules}");
             for other in ForwardCheck::ALL {
-                let verdict = policy.forwarded(other, &packets);
+                let verdict = policy.at_check(other, &packets);
                 assert!(other == *check || verdict == Verdict::Accept, "{verdict:?}");
             }
         }
@@ -143,11 +137,11 @@ fn verdicts_on_forwarded_packets_hold_for_all_of_them() {
     nft(&pair.near, rules);
     let policy = pair.near.run(|| Policy::read().unwrap());
     for (tagged, expected) in [(false, Accept), (true, Kernel)] {
-        let packets = Forwarded {
+        let packets = Transit {
             tagged,
             ..forwarded(&pair, true)
         };
-        let verdict = policy.forwarded(ForwardCheck::NftIngress, &packets);
+        let verdict = policy.at_check(ForwardCheck::NftIngress, &packets);
         assert_eq!(Outcome::of(&verdict), expected, "{verdict:?}");
     }
 }
@@ -164,7 +158,7 @@ fn a_table_can_be_left_out() {
         .near
         .run(|| PolicyMonitor::without_table("own").unwrap());
     let packets = forwarded(&pair, true);
-    let ask = |monitor: &PolicyMonitor| monitor.forwarded(ForwardCheck::NftForward, &packets);
+    let ask = |monitor: &PolicyMonitor| monitor.at_check(ForwardCheck::NftForward, &packets);
     assert!(monitor.is_empty_for_forwarding());
     nft(
         &pair.near,

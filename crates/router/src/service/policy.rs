@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netdev::policy::{
-    Device, ForwardCheck, Forwarded, PolicyChanges, PolicyMonitor, ReversePath, Routing,
-    RoutingPolicy, Verdict,
+    Device, ForwardCheck, PolicyChanges, PolicyMonitor, ReversePath, Routing, RoutingPolicy,
+    Transit, Verdict,
 };
 use netdev::{Link, Netlink};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -235,7 +235,7 @@ impl<'a> Judgement<'a> {
             Ok(routing) => routing,
             Err(error) => return Some(error.clone()),
         };
-        let packets = Forwarded {
+        let packets = Transit {
             v4: family == Family::V4,
             ingress: self.device(port.index),
             egress: None,
@@ -250,7 +250,7 @@ impl<'a> Judgement<'a> {
                 Some(format!("{} belongs to {name}", port.name))
             }
             ForwardCheck::NftIngress if port.vlan.is_some() => {
-                let below = port.link.map(|below| Forwarded {
+                let below = port.link.map(|below| Transit {
                     ingress: self.device(below),
                     tagged: true,
                     ..packets.clone()
@@ -270,7 +270,7 @@ impl<'a> Judgement<'a> {
         target: &Link,
         family: Family,
     ) -> Option<String> {
-        let packets = |egress: u32, tagged| Forwarded {
+        let packets = |egress: u32, tagged| Transit {
             v4: family == Family::V4,
             ingress: self.device(port.index),
             egress: Some(self.device(egress)),
@@ -283,8 +283,8 @@ impl<'a> Judgement<'a> {
         found.or_else(|| self.ask(check, &packets(below?, true)))
     }
 
-    fn ask(&self, check: ForwardCheck, packets: &Forwarded) -> Option<String> {
-        match self.watch.monitor.forwarded(check, packets) {
+    fn ask(&self, check: ForwardCheck, packets: &Transit) -> Option<String> {
+        match self.watch.monitor.at_check(check, packets) {
             Verdict::Accept => None,
             Verdict::Drop(rule) => Some(format!("{rule} drops its packets")),
             Verdict::Kernel(reason) => Some(reason),

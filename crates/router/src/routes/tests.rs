@@ -37,7 +37,7 @@ fn packed_content_is_refused_where_it_becomes_too_much() {
         "{\"10.0.0.0/8\":[{\"selected\":false},",
     ];
     for list in lists {
-        let said = refusal(&packed(&repeated(list, " ", 2_000_000, "")), 1 << 20);
+        let said = refusal(&packed(&repeated(list, " ", 2_000_000, "")), 1 << 6);
         assert!(said.starts_with("test at entry "), "{said}");
         assert!(said.contains(" packed bytes become more than "), "{said}");
     }

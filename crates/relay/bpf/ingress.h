@@ -141,6 +141,15 @@ static __always_inline bool for_this_device(const struct ingest *ingest, context
 	return *frame & MAC_GROUP ? ingest->groups : (*frame & MAC_BITS) == ingest->mac;
 }
 
+/* Whether the network stack may drop the packet for its source address. */
+static __always_inline bool has_kernel_source(const struct stream *stream, const struct packet *p)
+{
+	const __u32 *source = &p->source.in6_u.u6_addr32[3];
+
+	return stream->check_source && p->family == AF_INET &&
+	       bpf_map_lookup_elem(&kernel_sources, source);
+}
+
 /* Whose a parsed frame is: sets stream, counters and slot, or gives the verdict. */
 static __always_inline int claim(context *ctx, struct ingress *in)
 {
@@ -151,7 +160,8 @@ static __always_inline int claim(context *ctx, struct ingress *in)
 	in->slot = ingest->stream;
 	in->stream = bpf_map_lookup_elem(&streams, &in->slot);
 	in->counters = bpf_map_lookup_elem(&stream_counters, &in->slot);
-	if (!in->stream || !in->counters)
+	if (!in->stream || !in->counters ||
+	    has_kernel_source(in->stream, &in->datagram.packet))
 		return VERDICT_PASS;
 	return in->stream->road == ROAD_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
 }

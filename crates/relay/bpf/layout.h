@@ -74,7 +74,9 @@ struct stream {
 	__u8 source_policy;
 	__u8 prefixes;
 	__u8 min_ttl;
-	__u8 zero[6];
+	/* Some senders that the policy allows may be in `kernel_sources`. */
+	__u8 check_source;
+	__u8 zero[5];
 	/* Nanoseconds between packets at the limit, and the bucket's depth in them; 0: no limit. */
 	__u64 stream_interval;
 	__u64 stream_depth;

@@ -48,6 +48,18 @@ struct {
 	__type(value, struct subscriber_counters);
 } subscriber_counters SEC(".maps");
 
+/*
+ * IPv4 addresses that the kernel accepts packets from under conditions of its own: this machine's,
+ * and the broadcast addresses of its networks.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __be32);
+	__type(value, __u32);
+} kernel_sources SEC(".maps");
+
 static __always_inline void count(struct traffic *traffic, __u32 packets, __u32 bytes)
 {
 	traffic->packets += packets;

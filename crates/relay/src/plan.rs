@@ -15,8 +15,8 @@
 //! A datagram is checked in this order, and the first failure is what is counted: malformed,
 //! bad checksum, source, rate, TTL; then for each subscriber route, neighbour and size.
 
-use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,9 @@ pub struct Plan {
     pub streams: Vec<Stream>,
     /// The datapath's own thread runs on the first; empty: anywhere. Read at the start only.
     pub cpus: Vec<usize>,
+    /// IPv4 sources whose packets a fast path leaves to the kernel: this machine's addresses, and the broadcast addresses
+    /// of its networks.
+    pub kernel_sources: BTreeSet<Ipv4Addr>,
 }
 
 /// One stream: where it comes in, who may send it, and who gets it.
@@ -64,6 +67,8 @@ pub struct Stream {
     /// send from.
     pub egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
     pub source: SourcePolicy,
+    /// The policy allows some of [`Plan::kernel_sources`].
+    pub check_source: bool,
     pub limits: Limits,
     /// Datagrams that arrive with a smaller TTL are dropped (`ttl_exceeded`). 2, so that loops
     /// die; 0 where every subscriber has a TTL of its own.

@@ -11,6 +11,7 @@ mod legacy;
 mod monitor;
 mod nftables;
 mod packet;
+mod reverse_path;
 mod routing;
 mod xfrm;
 
@@ -38,6 +39,8 @@ use xfrm::{Direction, Security, SecurityPolicies};
 pub enum Stage {
     NftIngress,
     NftPrerouting,
+    /// `rp_filter` of the device.
+    ReversePath,
     NftInput,
     IpsecIn,
     NftOutput,
@@ -51,6 +54,7 @@ impl Stage {
     pub const RECEIVE: &[Self] = &[
         Self::NftIngress,
         Self::NftPrerouting,
+        Self::ReversePath,
         Self::NftInput,
         Self::IpsecIn,
     ];
@@ -67,6 +71,7 @@ impl Stage {
         match self {
             Self::NftIngress => "nft-ingress",
             Self::NftPrerouting => "nft-prerouting",
+            Self::ReversePath => "reverse-path",
             Self::NftInput => "nft-input",
             Self::IpsecIn => "ipsec-in",
             Self::NftOutput => "nft-output",
@@ -136,7 +141,7 @@ impl Policy {
 
     /// Whether the namespace has no rules at all.
     pub fn is_empty(&self) -> bool {
-        self.ruleset.is_empty() && self.security.is_empty()
+        self.ruleset.is_empty() && self.legacy.is_empty() && self.security.is_empty()
     }
 
     /// What the kernel does at a stage with every packet of a kind.
@@ -145,6 +150,8 @@ impl Policy {
         let hook = match stage {
             Stage::IpsecIn => return self.security.evaluate(Direction::In, &class),
             Stage::IpsecOut => return self.security.evaluate(Direction::Out, &class),
+            // Of the routes: the monitor's to say.
+            Stage::ReversePath => return Verdict::Accept,
             Stage::NftIngress => Hook::Ingress,
             Stage::NftPrerouting => Hook::Prerouting,
             Stage::NftInput => Hook::Input,
@@ -152,12 +159,8 @@ impl Policy {
             Stage::NftPostrouting => Hook::Postrouting,
             Stage::NftEgress => Hook::Egress,
         };
-        nftables::evaluate(&self.ruleset, hook, &class)
-    }
-
-    /// Whether nothing looks at packets that this machine forwards.
-    pub fn is_empty_for_forwarding(&self) -> bool {
-        self.is_empty() && self.legacy.is_empty()
+        let evaluated = nftables::evaluate(&self.ruleset, hook, &class);
+        evaluated.then(|| self.legacy.at(hook, flow.destination.is_ipv4()))
     }
 
     /// What the kernel does at a check of rules or of IPsec with all packets that it forwards. [`Routing`] answers for

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use super::{Device, Flow, ForwardCheck, Policy, Source, Stage, Transit, Verdict};
+use super::reverse_path::SourceRoutes;
+use super::{
+    Device, Flow, ForwardCheck, Policy, ReversePath, Routing, RoutingPolicy, Source, Stage,
+    Transit, Verdict,
+};
 use crate::{Error, Netlink};
 
 /// Follows the policy of the network namespace in which it was made.
@@ -17,6 +21,9 @@ pub struct PolicyMonitor {
     source: Source,
     netlink: Netlink,
     names: BTreeMap<u32, String>,
+    routing: Routing,
+    routing_policy: RoutingPolicy,
+    sources: SourceRoutes,
 }
 
 impl PolicyMonitor {
@@ -41,6 +48,9 @@ impl PolicyMonitor {
             source,
             netlink: Netlink::new()?,
             names: BTreeMap::new(),
+            routing: Routing::open()?,
+            routing_policy: RoutingPolicy::default(),
+            sources: SourceRoutes::open()?,
         };
         monitor.refresh();
         Ok(monitor)
@@ -70,7 +80,40 @@ impl PolicyMonitor {
             let before = mem::replace(&mut self.names, names.collect());
             changed |= before != self.names;
         }
+        // What cannot be read stays as it was: the kernel goes on by it as well.
+        if let Ok(policy) = self.routing.read() {
+            changed |= policy != self.routing_policy;
+            self.routing_policy = policy;
+        }
+        let wanted = self.checks_sources();
+        changed |= self.sources.refresh(wanted);
         self.version += u64::from(changed);
+    }
+
+    /// Whether the kernel looks where the source of a packet is, at any device.
+    fn checks_sources(&self) -> bool {
+        let mut devices = self.names.keys();
+        devices.any(|ifindex| self.routing_policy.reverse_path(*ifindex) != ReversePath::Off)
+    }
+
+    fn reverse_path(&self, flow: &Flow) -> Verdict {
+        let Some(ingress) = &flow.ingress else {
+            return Verdict::Accept;
+        };
+        let mode = self.routing_policy.reverse_path(ingress.index);
+        if mode == ReversePath::Off || flow.source.0.is_ipv6() {
+            return Verdict::Accept;
+        }
+        if let Some(rule) = self.routing_policy.foreign_rule(&ingress.name, true) {
+            return Verdict::Kernel(format!("rp_filter of {} goes by {rule}", ingress.name));
+        }
+        if self.sources.accept(flow.source, ingress.index, mode) {
+            return Verdict::Accept;
+        }
+        Verdict::Kernel(format!(
+            "rp_filter of {} drops some of its sources",
+            ingress.name
+        ))
     }
 
     /// A number that grows when an answer may have changed.
@@ -80,7 +123,7 @@ impl PolicyMonitor {
 
     /// Whether the kernel lets every packet through.
     pub fn is_empty(&self) -> bool {
-        self.policy.as_ref().is_ok_and(Policy::is_empty)
+        self.policy.as_ref().is_ok_and(Policy::is_empty) && !self.checks_sources()
     }
 
     /// A device by its index. One without a name is not there any more.
@@ -94,6 +137,7 @@ impl PolicyMonitor {
     /// What the kernel does at a stage with every packet of a kind.
     pub fn at(&self, stage: Stage, flow: &Flow) -> Verdict {
         match &self.policy {
+            Ok(_) if stage == Stage::ReversePath => self.reverse_path(flow),
             Ok(policy) => policy.at(stage, flow),
             Err(error) => Verdict::Kernel(error.clone()),
         }
@@ -101,8 +145,7 @@ impl PolicyMonitor {
 
     /// Whether nothing looks at packets that this machine forwards.
     pub fn is_empty_for_forwarding(&self) -> bool {
-        let policy = self.policy.as_ref();
-        policy.is_ok_and(Policy::is_empty_for_forwarding)
+        self.policy.as_ref().is_ok_and(Policy::is_empty)
     }
 
     /// As [`Policy::at_check`].

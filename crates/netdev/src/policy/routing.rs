@@ -148,7 +148,7 @@ impl RoutingPolicy {
         }
     }
 
-    fn foreign_rule(&self, ingress: &str, v4: bool) -> Option<String> {
+    pub(super) fn foreign_rule(&self, ingress: &str, v4: bool) -> Option<String> {
         let mut of_version = self.rules.iter().filter(|rule| rule.v6 != v4).peekable();
         // Where nothing is known the kernel has no policy routing.
         of_version.peek()?;

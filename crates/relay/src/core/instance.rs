@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::{State, switch, total};
 use crate::Running;
 use crate::counters::{Counters, StreamCounters};
-use crate::plan::{Plan, StreamId};
+use crate::plan::{Plan, SourcePolicy, StreamId};
 use crate::userspace::{SLOW_PATH, Work, Worker};
 
 /// The kernel gives the loopback this index in every namespace.
@@ -266,6 +266,18 @@ impl State {
         datapath.start(plan).map_err(refused)
     }
 
+    fn allows_kernel_source(&self, policy: &SourcePolicy) -> bool {
+        let mut sources = self.kernel_sources.iter();
+        match policy {
+            SourcePolicy::Any | SourcePolicy::Latch { .. } => sources.len() > 0,
+            SourcePolicy::Allow(prefixes) => sources.any(|source| {
+                prefixes
+                    .iter()
+                    .any(|prefix| prefix.contains((*source).into()))
+            }),
+        }
+    }
+
     fn plan(&self, name: &str) -> Plan {
         let streams = self.streams.iter().filter_map(|stream| {
             let place = &stream.place;
@@ -274,6 +286,7 @@ impl State {
                 return None;
             }
             let mut plan = stream.plan(diverted);
+            plan.check_source = self.allows_kernel_source(&plan.source);
             // No fast path for what this machine sends itself, unless it is asked for by name.
             if switch::is_fast(name) && stream.spec.interfaces.is_empty() {
                 plan.interfaces.retain(|index| *index != LOOPBACK);
@@ -283,6 +296,7 @@ impl State {
         Plan {
             streams: streams.collect(),
             cpus: self.cpus.clone(),
+            kernel_sources: self.kernel_sources.clone(),
         }
     }
 }

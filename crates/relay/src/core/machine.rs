@@ -1,6 +1,6 @@
 //! What the machine gives a relay: next hops, interfaces, its own addresses, and sockets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Weak};
 
@@ -97,6 +97,24 @@ impl Machine {
         let mut interfaces = if holding.is_empty() { usable } else { holding };
         interfaces.extend(loopback.map(|link| link.index));
         Ok(interfaces)
+    }
+
+    /// The machine's IPv4 addresses, and the first and last ones of their networks, which are broadcast addresses.
+    pub(super) fn kernel_sources(&mut self) -> Result<BTreeSet<Ipv4Addr>, Error> {
+        let addresses = self.netlink.addresses().map_err(Error::failed)?;
+        let mut sources = BTreeSet::new();
+        for own in addresses {
+            let IpAddr::V4(address) = own.address else {
+                continue;
+            };
+            sources.insert(address);
+            if own.prefix_len < 31 {
+                let host = u32::MAX >> own.prefix_len;
+                sources.insert(Ipv4Addr::from(u32::from(address) & !host));
+                sources.insert(Ipv4Addr::from(u32::from(address) | host));
+            }
+        }
+        Ok(sources)
     }
 
     /// The machine's own addresses that a wildcard of this family stands for.

@@ -9,7 +9,8 @@ mod stream;
 mod switch;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -61,6 +62,8 @@ struct State {
     cpus: Vec<usize>,
     machine: Machine,
     policy: PolicyMonitor,
+    /// As [`crate::plan::Plan::kernel_sources`].
+    kernel_sources: BTreeSet<Ipv4Addr>,
     streams: Vec<Stream>,
     instances: BTreeMap<String, Instance>,
     /// Final counts of instances that were stopped.
@@ -94,6 +97,7 @@ impl Core {
             cpus: config.cpus.clone(),
             machine: Machine::new(wake)?,
             policy: PolicyMonitor::new().map_err(Error::failed)?,
+            kernel_sources: BTreeSet::new(),
             streams: Vec::new(),
             instances: BTreeMap::new(),
             finals: BTreeMap::new(),
@@ -103,6 +107,7 @@ impl Core {
         for spec in &config.streams {
             state.open(spec.clone())?;
         }
+        state.follow_addresses();
         state.await_neighbours();
         for at in 0..state.streams.len() {
             state.ask_policy_of(at);
@@ -395,6 +400,15 @@ impl State {
         }
     }
 
+    /// Reads the machine's IPv4 addresses again; whether they have changed.
+    fn follow_addresses(&mut self) -> bool {
+        let Ok(sources) = self.machine.kernel_sources() else {
+            return false;
+        };
+        let before = std::mem::replace(&mut self.kernel_sources, sources);
+        before != self.kernel_sources
+    }
+
     /// Asks whether the kernel would let all packets of a stream through; whether the answer changed.
     fn ask_policy_of(&mut self, at: usize) -> bool {
         self.streams[at].ask_policy(&self.policy)
@@ -422,6 +436,9 @@ impl State {
         }
         for subscriber in &gone {
             self.forget(subscriber);
+        }
+        if self.follow_addresses() {
+            stale.extend(self.instances.keys().cloned());
         }
         self.policy.refresh();
         for at in 0..self.streams.len() {

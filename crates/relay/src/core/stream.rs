@@ -452,6 +452,7 @@ impl Stream {
             socket: self.socket.clone(),
             egress: self.egress.clone(),
             source: self.source_policy(),
+            check_source: false,
             limits: Limits {
                 stream_pps: self.spec.rate.stream.map(|rate| rate.0),
                 source_pps: self.spec.rate.source.map(|rate| rate.0),

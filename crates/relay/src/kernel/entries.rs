@@ -78,6 +78,7 @@ pub(super) fn stream(stream: &Stream, group: u32, road: Road, copies: bool) -> t
         copies: copies.into(),
         source_policy: policy,
         min_ttl: stream.min_ttl,
+        check_source: stream.check_source.into(),
         stream_interval,
         stream_depth,
         source_interval,

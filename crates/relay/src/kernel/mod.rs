@@ -44,6 +44,7 @@ macro_rules! maps {
             diverts: bpf::Map::new(&$skel.maps.diverts)?,
             done: bpf::Map::new(&$skel.maps.done)?,
             source_prefixes: bpf::Map::new(&$skel.maps.source_prefixes)?,
+            kernel_sources: bpf::Map::new(&$skel.maps.kernel_sources)?,
             punts: libbpf_rs::MapHandle::try_from(&$skel.maps.punts)
                 .map_err(|error| datapath::Error::failed("keeping the ring of punts", error))?,
         }

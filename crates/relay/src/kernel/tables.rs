@@ -4,7 +4,7 @@ mod roads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bpf::{Map, PerCpu, Plain as _};
@@ -33,6 +33,7 @@ pub(crate) struct Maps {
     pub(crate) diverts: Map<u32, types::divert>,
     pub(crate) done: Map<u32, u64>,
     pub(crate) source_prefixes: Map<types::source_prefix, u32>,
+    pub(crate) kernel_sources: Map<u32, u32>,
     pub(crate) punts: MapHandle,
 }
 
@@ -57,6 +58,7 @@ struct State {
     refused: BTreeMap<u32, String>,
     /// Interfaces that the program could not be attached to, and why.
     unattached: BTreeMap<u32, String>,
+    kernel_sources: BTreeSet<Ipv4Addr>,
 }
 
 /// A stream that the tables hold.
@@ -110,6 +112,7 @@ impl Tables {
                 devices: BTreeMap::new(),
                 refused: BTreeMap::new(),
                 unattached: BTreeMap::new(),
+                kernel_sources: BTreeSet::new(),
             }),
         })
     }
@@ -135,6 +138,7 @@ impl Tables {
         for id in gone {
             self.remove(&mut state, id);
         }
+        self.write_kernel_sources(&mut state, &plan.kernel_sources)?;
         for stream in &plan.streams {
             let changed = match refused.get(&stream.id.0) {
                 None => self.change(&mut state, stream, ingests(stream, &macs)),
@@ -310,6 +314,23 @@ impl Tables {
             state.groups.retire(retired);
         }
         written
+    }
+
+    fn write_kernel_sources(
+        &self,
+        state: &mut State,
+        sources: &BTreeSet<Ipv4Addr>,
+    ) -> Result<(), Error> {
+        let key = |address: &Ipv4Addr| u32::from_ne_bytes(address.octets());
+        for address in sources.difference(&state.kernel_sources) {
+            self.maps.kernel_sources.set(&key(address), &1)?;
+        }
+        for address in state.kernel_sources.difference(sources) {
+            // A key that is not there is as good as removed.
+            let _ = self.maps.kernel_sources.remove(&key(address));
+        }
+        state.kernel_sources.clone_from(sources);
+        Ok(())
     }
 
     /// Adds the allowed sources that a stream's entry has no room for.

@@ -180,3 +180,63 @@ fn bypassed_rules_are_skipped_and_named() {
         }
     }
 }
+
+/// Sources that the kernel refuses by themselves, and those that `rp_filter` refuses.
+#[test]
+fn sources_that_the_kernel_refuses_are_refused() {
+    const LOOSE: &str = "2";
+    const STRICT: &str = "1";
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in DATAPATHS {
+        for (mode, expected, sources) in [
+            (
+                "0",
+                Fast,
+                &[
+                    ("10.91.0.1", true),
+                    ("10.91.1.2", true),
+                    ("198.51.100.9", true),
+                ][..],
+            ),
+            // There is no default route.
+            (
+                LOOSE,
+                Kernel,
+                &[
+                    ("10.91.0.1", true),
+                    ("10.91.1.2", true),
+                    ("198.51.100.9", false),
+                ],
+            ),
+            (STRICT, Kernel, &[("10.91.0.1", true), ("10.91.1.2", false)]),
+        ] {
+            let rig = Rig::new(None);
+            rig.relay.run(|| {
+                let setting = "/proc/sys/net/ipv4/conf/in0/rp_filter";
+                std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "0").unwrap();
+                std::fs::write(setting, mode).unwrap();
+            });
+            let subscribers = vec![subscriber("s", SUBSCRIBER)];
+            let core = rig.serve(vec![stream(datapath, INGEST, subscribers)]);
+            if datapath != "recv" {
+                assert_eq!(outcome(&core), expected, "{datapath} rp_filter {mode}");
+            }
+            let capture = rig.capture();
+            // The relay's own addresses, wherever they are.
+            for own in ["10.91.0.2", "10.91.1.1"] {
+                rig.inject(&datagram(&format!("{own}:4000"), INGEST, *b"own").frame());
+            }
+            for (source, accepted) in sources {
+                rig.inject(&datagram(&format!("{source}:4000"), INGEST, *b"x").frame());
+                let copies = capture.take(usize::from(*accepted));
+                let context = format!("{datapath} rp_filter {mode} {source}");
+                assert_eq!(copies.len(), usize::from(*accepted), "{context}");
+                assert!(copies.iter().all(|copy| copy.payload == b"x"), "{context}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(capture.rest().len(), 0, "{datapath} rp_filter {mode}");
+        }
+    }
+}

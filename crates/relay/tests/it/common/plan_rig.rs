@@ -116,6 +116,7 @@ impl Rig {
             socket: Arc::new(socket),
             egress: std::collections::BTreeMap::new(),
             source: SourcePolicy::Any,
+            check_source: false,
             limits: Limits::default(),
             min_ttl: 2,
             policy: None,

@@ -160,8 +160,7 @@ static __always_inline int claim(context *ctx, struct ingress *in)
 	in->slot = ingest->stream;
 	in->stream = bpf_map_lookup_elem(&streams, &in->slot);
 	in->counters = bpf_map_lookup_elem(&stream_counters, &in->slot);
-	if (!in->stream || !in->counters ||
-	    has_kernel_source(in->stream, &in->datagram.packet))
+	if (!in->stream || !in->counters || has_kernel_source(in->stream, &in->datagram.packet))
 		return VERDICT_PASS;
 	return in->stream->road == ROAD_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
 }

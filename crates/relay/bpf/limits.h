@@ -70,8 +70,7 @@ static __always_inline bool allowed_by_trie(__u32 slot, const struct packet *p)
 	return bpf_map_lookup_elem(&source_prefixes, &key);
 }
 
-static __always_inline bool allowed(const struct stream *stream, __u32 slot,
-				    const struct packet *p)
+static __always_inline bool allowed(const struct stream *stream, __u32 slot, const struct packet *p)
 {
 	if (stream->prefixes == PREFIXES_IN_TRIE)
 		return allowed_by_trie(slot, p);

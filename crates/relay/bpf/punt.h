@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Hands datagrams to userspace past the network stack: those diverted during a hand-over, and copies
- * for the subscribers that only userspace can send to. A ring buffer carries both. There is no port
- * that others could send to, and no rule of the stack decides on a datagram a second time.
+ * Hands datagrams to userspace past the network stack: those diverted during a hand-over, and
+ * copies for the subscribers that only userspace can send to. A ring buffer carries both. There is
+ * no port that others could send to, and no rule of the stack decides on a datagram a second time.
  *
  * The including program defines load_bytes(), which reads from its kind of context.
  */

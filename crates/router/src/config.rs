@@ -409,8 +409,8 @@ mod tests {
                 "r.toml:4: fallback: goes on when a device is lost: name the device",
             ),
             (
-                "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\nbypass = [\n\"nft-foward\"]\n",
-                "r.toml:5: bypass: `nft-foward` is unknown; the checks are nft-ingress, nft-prerouting, controller, ip-rules, forwarding, rp-filter, ipsec-forward, nft-forward, ipsec-out, nft-postrouting, nft-egress",
+                "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\nbypass = [\n\"nft-forwarding\"]\n",
+                "r.toml:5: bypass: `nft-forwarding` is unknown; the checks are nft-ingress, nft-prerouting, controller, ip-rules, forwarding, rp-filter, ipsec-forward, nft-forward, ipsec-out, nft-postrouting, nft-egress",
             ),
             (
                 "[router]\ndatapath = \"kernel\"\nbypass = [\"nft-forward\"]\n",

@@ -71,7 +71,7 @@ impl Stage {
         match self {
             Self::NftIngress => "nft-ingress",
             Self::NftPrerouting => "nft-prerouting",
-            Self::ReversePath => "reverse-path",
+            Self::ReversePath => "rp-filter",
             Self::NftInput => "nft-input",
             Self::IpsecIn => "ipsec-in",
             Self::NftOutput => "nft-output",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use control::{Error, Kind};
 use datapath::Error as DatapathError;
 
-use super::stream::Stream;
+use super::stream::{SlowPath, Stream};
 use super::{State, switch, total};
 use crate::Running;
 use crate::counters::{Counters, StreamCounters};
@@ -285,7 +285,9 @@ impl State {
             if !diverted && place.datapath.as_deref() != Some(name) {
                 return None;
             }
-            let mut plan = stream.plan(diverted);
+            // One whose hand-over is called off stays with userspace.
+            let reverted = matches!(place.slow, SlowPath::Revert(_));
+            let mut plan = stream.plan(diverted && !reverted);
             plan.check_source = self.allows_kernel_source(&plan.source);
             // No fast path for what this machine sends itself, unless it is asked for by name.
             if switch::is_fast(name) && stream.spec.interfaces.is_empty() {

@@ -151,8 +151,11 @@ impl Core {
             .configured
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *configured, reload::streams(&config));
-        Ok(reload::reload(self, &before, &configured))
+        Ok(reload::reload(
+            self,
+            &mut configured,
+            reload::streams(&config),
+        ))
     }
 
     /// Adds a stream with its subscribers and starts relaying it.
@@ -216,8 +219,10 @@ impl Core {
             .and_then(|()| {
                 state.ask_policy_of(at);
                 let applied = state.apply_stream(at);
-                if applied.is_err() {
-                    state.streams[at].subscribers.pop();
+                if applied.is_err()
+                    && let Some(failed) = state.streams[at].subscribers.pop()
+                {
+                    state.forget(&failed);
                 }
                 applied
             });
@@ -226,6 +231,7 @@ impl Core {
             (Ok(()), None) => {}
             (Err(_), old) => {
                 state.streams[at].subscribers.extend(old);
+                state.ask_policy_of(at);
                 let _restored = state.apply_stream(at);
             }
         }
@@ -409,6 +415,17 @@ impl State {
         before != self.kernel_sources
     }
 
+    /// Takes over which subscribers the fast paths cannot send to any more, or can again.
+    fn follow_userspace_only(&mut self) {
+        for name in self.instances.keys().cloned().collect::<Vec<_>>() {
+            if self.set_userspace_only(&name)
+                && let Err(error) = self.apply_slow(&name)
+            {
+                tracing::warn!(datapath = name, %error, "does not follow the fast path");
+            }
+        }
+    }
+
     /// Asks whether the kernel would let all packets of a stream through; whether the answer changed.
     fn ask_policy_of(&mut self, at: usize) -> bool {
         self.streams[at].ask_policy(&self.policy)
@@ -447,6 +464,7 @@ impl State {
                 stale.extend(self.streams[at].place.datapath.clone());
             }
         }
+        self.follow_userspace_only();
         stale.extend(self.restartable());
         stale.sort();
         stale.dedup();

@@ -1,10 +1,10 @@
 //! Bringing a running relay to what its configuration file says now. Only what differs is touched; streams and
 //! subscribers that were added by requests stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use control::Error;
+use control::{Error, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::Core;
@@ -52,17 +52,31 @@ pub(super) fn streams(config: &Config) -> Streams {
     config.streams.iter().map(named).collect()
 }
 
-/// Carries out what differs between the file as it was and as it is. Removals come first, so that their addresses are
-/// free.
-pub(super) fn reload(core: &Core, before: &Streams, now: &Streams) -> Changes {
+/// Carries out what differs between the file as it was and as it is. Streams that go, or have to start anew, are removed
+/// first, so that their addresses are free. What is refused counts as not read: the next reload tries it again.
+pub(super) fn reload(core: &Core, configured: &mut Streams, now: Streams) -> Changes {
     let mut changes = Changes::default();
-    for name in before.keys().filter(|name| !now.contains_key(*name)) {
-        let removed = core.remove_stream(name);
-        changes.record(name, removed, |changes| &mut changes.removed);
+    let running: BTreeSet<String> = core.streams().into_iter().map(|one| one.name).collect();
+    let mut restarts = BTreeSet::new();
+    for (name, before) in configured.iter() {
+        let stays = |stream: &StreamSpec| same(&stem(before), &stem(stream));
+        if now.get(name).is_some_and(stays) {
+            continue;
+        }
+        let removed = match core.remove_stream(name) {
+            // A request has removed it.
+            Err(error) if error.kind == Kind::NotFound => Ok(()),
+            removed => removed,
+        };
+        if now.contains_key(name) && removed.is_ok() {
+            restarts.insert(name.clone());
+        } else {
+            changes.record(name, removed, |changes| &mut changes.removed);
+        }
     }
-    for (name, stream) in now {
-        match before.get(name) {
-            Some(before) if same(before, stream) => {}
+    for (name, stream) in now.iter().filter(|(name, _)| !restarts.contains(*name)) {
+        match configured.get(name).filter(|_| running.contains(name)) {
+            Some(before) if same(before, stream) || changes.refuses(name) => {}
             Some(before) => {
                 let changed = change(core, before, stream);
                 changes.record(name, changed, |changes| &mut changes.changed);
@@ -73,10 +87,26 @@ pub(super) fn reload(core: &Core, before: &Streams, now: &Streams) -> Changes {
             }
         }
     }
+    for name in &restarts {
+        let added = core.add_stream(now[name].clone());
+        changes.record(name, added, |changes| &mut changes.changed);
+    }
+    let before = std::mem::take(configured).into_iter();
+    let (refused, done): (Streams, Streams) =
+        now.into_iter().partition(|(name, _)| changes.refuses(name));
+    *configured = done;
+    // Of those whose change was refused the file as it was still holds: the next one differs from it.
+    let changed = |name: &String| refused.contains_key(name) && !restarts.contains(name);
+    configured.extend(before.filter(|(name, _)| changed(name)));
     changes
 }
 
 impl Changes {
+    fn refuses(&self, stream: &str) -> bool {
+        let start = format!("stream \"{stream}\": ");
+        self.refused.iter().any(|reason| reason.starts_with(&start))
+    }
+
     fn record(
         &mut self,
         stream: &str,
@@ -90,17 +120,16 @@ impl Changes {
     }
 }
 
-/// Changes a stream in place where that is possible: its subscribers, and its datapath by a hand-over. Other keys need a
-/// stream that starts anew.
+/// Changes a stream in place: its subscribers, and its datapath by a hand-over.
 fn change(core: &Core, before: &StreamSpec, now: &StreamSpec) -> Result<(), Error> {
     let name = &now.name;
-    if !same(&stem(before), &stem(now)) {
-        core.remove_stream(name)?;
-        return core.add_stream(now.clone());
-    }
     for gone in &before.subscribers {
         if !now.subscribers.contains(gone) {
-            core.remove_subscriber(name, &gone.name)?;
+            match core.remove_subscriber(name, &gone.name) {
+                // Its time was over, or a request has removed it.
+                Err(error) if error.kind == Kind::NotFound => {}
+                removed => removed?,
+            }
         }
     }
     for new in &now.subscribers {

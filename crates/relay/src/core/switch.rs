@@ -66,11 +66,13 @@ impl Core {
         let from = state.streams[at].place.datapath.clone().unwrap_or_default();
         if let Some(fast) = state.fast_path(&from) {
             state.streams[at].place.slow = SlowPath::Pause;
-            state.apply_slow(&from)?;
-            if let Err(error) = fast.pass(state.streams[at].id) {
+            let passed = state
+                .apply_slow(&from)
+                .and_then(|()| fast.pass(state.streams[at].id).map_err(refused));
+            if let Err(error) = passed {
                 state.streams[at].place.slow = SlowPath::Ingest;
-                state.apply_slow(&from)?;
-                return Err(refused(error));
+                let _restored = state.apply_slow(&from);
+                return Err(error);
             }
         }
         state.take_off(at)?;
@@ -104,7 +106,13 @@ impl Core {
     fn divert(&self, name: &str, to: &str) -> Result<Arc<Handover>, Error> {
         let mut state = self.lock();
         let at = state.find(name)?;
+        // Who holds the latch goes with the stream.
+        let latched = state
+            .counters(&state.streams[at], &state.present())
+            .0
+            .latched;
         let stream = &mut state.streams[at];
+        stream.keep_latch(latched);
         stream.place.incoming = Some(to.into());
         let id = stream.id;
         let applied = state.apply(to);
@@ -172,6 +180,19 @@ impl Core {
         to: &str,
         handover: &Arc<Handover>,
     ) -> Result<(), Error> {
+        let reverted = self.revert(name, to, handover);
+        // Whatever went wrong, the stream is served where it was.
+        let mut state = self.lock();
+        let at = state.find(name)?;
+        state.streams[at].place.incoming = None;
+        let left = state.apply(to);
+        state.fold(at, to);
+        state.streams[at].place = on(from);
+        state.apply(from).and(left).and(reverted)
+    }
+
+    /// Has userspace send what the fast path has diverted, after what came before it.
+    fn revert(&self, name: &str, to: &str, handover: &Arc<Handover>) -> Result<(), Error> {
         if self.is_handing_over(name)? {
             wait(EMPTYING, || Ok(handover.has_begun()))?;
         }
@@ -191,13 +212,7 @@ impl Core {
             thread::sleep(SETTLE);
             wait(EMPTYING, || handover.is_level().map_err(refused))?;
         }
-        let mut state = self.lock();
-        let at = state.find(name)?;
-        state.streams[at].place.incoming = None;
-        state.apply(to)?;
-        state.fold(at, to);
-        state.streams[at].place = on(from);
-        state.apply(from)
+        Ok(())
     }
 
     fn is_handing_over(&self, name: &str) -> Result<bool, Error> {

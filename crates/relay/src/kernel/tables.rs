@@ -145,6 +145,12 @@ impl Tables {
                 Some(reason) => Err(Error::Plan(reason.clone())),
             };
             if let Err(error) = changed {
+                if !state.streams.contains_key(&stream.id.0) {
+                    // What was written of its sources would hold for the next stream in its slot.
+                    for key in entries::source_prefixes(stream) {
+                        let _ = self.maps.source_prefixes.remove(&key);
+                    }
+                }
                 self.refuse(&mut state, stream, error.to_string());
             } else if state.refused.remove(&stream.id.0).is_some() {
                 tracing::info!(stream = stream.name, "the fast path takes it");
@@ -288,10 +294,10 @@ impl Tables {
         if taken && let Some(carried) = state.streams.get_mut(&stream.id.0) {
             carried.fast_for = 0;
         }
+        self.write_sources(Some(&sources), stream)?;
         let replaced = replace
             .then(|| self.write_group(state, stream))
             .transpose()?;
-        self.write_sources(Some(&sources), stream)?;
         let Some(carried) = state.streams.get_mut(&stream.id.0) else {
             return Ok(());
         };
@@ -309,6 +315,12 @@ impl Tables {
         let written = written
             .map_err(Error::from)
             .and_then(|()| self.write_ingests(stream.id.0, &carried.ingests, &before));
+        if written.is_err() {
+            // Those there were go, with those there would be: the next plan writes all of them again.
+            let keys = carried.ingests.keys().chain(before.keys());
+            keys.for_each(|key| self.remove_ingest(key));
+            carried.ingests.clear();
+        }
         self.forget_sources(&sources, stream);
         if let Some(retired) = retired {
             state.groups.retire(retired);
@@ -395,9 +407,14 @@ impl Tables {
             })
             .map(|(id, _)| *id)
             .collect();
-        affected
-            .iter()
-            .try_for_each(|id| self.rewrite(&mut state, *id))
+        for id in affected {
+            if let Err(error) = self.rewrite(&mut state, id)
+                && let Some(plan) = state.streams.get(&id).map(|carried| carried.plan.clone())
+            {
+                self.refuse(&mut state, &plan, error.to_string());
+            }
+        }
+        Ok(())
     }
 
     /// Whether a stream will settle at one of the next looks.

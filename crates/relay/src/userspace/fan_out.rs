@@ -126,6 +126,12 @@ impl FanOut {
         self.doors.iter().map(|door| door.targets.len()).sum()
     }
 
+    /// Whether there are subscribers that a fast path cannot send to.
+    pub(super) fn has_userspace_only(&self) -> bool {
+        let mut targets = self.doors.iter().flat_map(|door| &door.targets);
+        targets.any(|target| target.userspace_only)
+    }
+
     /// The largest payload that every subscriber can get.
     pub(super) fn smallest_limit(&self) -> usize {
         let targets = self.doors.iter().flat_map(|door| &door.targets);

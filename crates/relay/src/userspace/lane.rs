@@ -62,6 +62,8 @@ pub(super) struct Lane {
     received: Traffic,
     /// Datagrams offered to the subscribers, and those refused.
     tally: Tally,
+    /// Copies that found no lane, or none that sends them.
+    pub(super) copies_lost: u64,
     /// Set when the stream leaves this worker, which lets go of it between two batches.
     pub(super) leaving: bool,
 }
@@ -90,6 +92,7 @@ impl Lane {
             fan_out: FanOut::new(stream, |_| Tally::default()),
             received: Traffic::default(),
             tally: Tally::default(),
+            copies_lost: 0,
             leaving: false,
         }
     }
@@ -141,6 +144,10 @@ impl Lane {
         now_ns: u64,
     ) {
         let copies = origin == Origin::Copies;
+        if copies && !self.fan_out.has_userspace_only() {
+            self.copies_lost += datagrams.count() as u64;
+            return;
+        }
         let mut seen = 0;
         let mut trains = Vec::with_capacity(datagrams.size_hint().0);
         for (received, payload) in datagrams {
@@ -262,7 +269,7 @@ impl Lane {
             forwarded: self.tally.traffic(),
             passed: Traffic::default(),
             drops: self.tally.drops(),
-            copies_lost: 0,
+            copies_lost: self.copies_lost,
             latched: self.policing.latched(),
             subscribers: subscribers.collect(),
         }

@@ -21,7 +21,7 @@ use super::fan_out::Outlet;
 use super::intake::Intake;
 use super::lane::{Lane, Origin, Work, Workshop};
 use super::losses::Stack;
-use crate::counters::{Counters, DropReason, StreamCounters, Traffic};
+use crate::counters::{Counters, StreamCounters, Traffic};
 use crate::kernel::{Punt, PuntKind, PuntRing};
 use crate::plan::StreamId;
 
@@ -29,10 +29,10 @@ use crate::plan::StreamId;
 /// socket sleeps in the receive call; with several it polls, and is woken.
 const LOOK_UP: Duration = Duration::from_millis(50);
 /// How long changed work may take to be taken up.
-const TAKE_UP: Duration = Duration::from_secs(5);
+const TAKE_UP: Duration = Duration::from_secs(30);
 /// How long a stopping worker goes on with what is queued.
 const DRAIN: Duration = Duration::from_millis(200);
-/// Bytes of diverted datagrams that may wait for one stream until what came before them is sent: 100 ms of 2 Gbit/s.
+/// Bytes that diverted datagrams of one stream may take until what came before them is sent: 100 ms of 2 Gbit/s.
 const BACKLOG: usize = 32 << 20;
 
 /// A worker thread and the way to it.
@@ -70,7 +70,22 @@ struct Lanes {
 #[derive(Debug, Default)]
 struct Backlog {
     punts: VecDeque<Punt>,
+    /// Memory that they take.
     bytes: usize,
+    /// Those that found no room.
+    lost: Traffic,
+}
+
+impl Backlog {
+    fn push(&mut self, punt: &Punt) {
+        let bytes = size_of::<Punt>() + punt.payload.len();
+        if self.bytes + bytes > BACKLOG {
+            self.lost.add(traffic(punt));
+        } else {
+            self.bytes += bytes;
+            self.punts.push_back(punt.clone());
+        }
+    }
 }
 
 impl Worker {
@@ -134,8 +149,10 @@ impl Worker {
                     inputs_change |= before != inputs(lane);
                 }
                 None => {
-                    lanes.left.remove(&work.stream.id.0);
-                    lanes.open.push(Lane::new(work, &shared.stack, now_ns));
+                    let left = lanes.left.remove(&work.stream.id.0);
+                    let mut lane = Lane::new(work, &shared.stack, now_ns);
+                    lane.copies_lost = left.map_or(0, |left| left.copies_lost);
+                    lanes.open.push(lane);
                     inputs_change = true;
                 }
             }
@@ -166,14 +183,7 @@ impl Worker {
         lanes.count_losses(&self.shared.stack);
         let mut streams = lanes.left.clone();
         for lane in &lanes.open {
-            let counters = lane.counters();
-            // Copies that came before the lane was there are counted beside it.
-            let lost = streams.get(&lane.id().0).map_or(0, |left| left.copies_lost);
-            let counters = StreamCounters {
-                copies_lost: counters.copies_lost + lost,
-                ..counters
-            };
-            streams.insert(lane.id().0, counters);
+            streams.insert(lane.id().0, lane.counters());
         }
         Counters { streams }
     }
@@ -344,17 +354,13 @@ impl Shared {
                 return;
             }
         }
-        let mut lanes = self.lock_last();
-        let Lanes { open, waiting, .. } = &mut *lanes;
-        for lane in open {
-            let Some(handover) = lane.handover().filter(|_| lane.ingest().is_some()).cloned()
-            else {
-                continue;
-            };
-            let punts = waiting.remove(&lane.id().0).unwrap_or_default().punts;
-            let datagrams = punts.iter().map(|punt| (&punt.info, &*punt.payload));
-            lane.relay(Origin::Diverted, datagrams, workshop, monotonic_ns());
-            handover.begin();
+        let generation = self.generation.load(Ordering::SeqCst);
+        for reading in sockets.iter().filter(|reading| reading.before_punts) {
+            while !self.lock_last().begin(reading.stream, workshop) {
+                if self.generation.load(Ordering::SeqCst) != generation {
+                    return;
+                }
+            }
         }
     }
 
@@ -460,6 +466,7 @@ impl Lanes {
         let leaving: Vec<Lane> = leaving;
         for mut lane in leaving {
             if let Some(backlog) = self.waiting.remove(&lane.id().0) {
+                lane.lose_diverted(backlog.lost);
                 for punt in backlog.punts {
                     lane.lose_diverted(traffic(&punt));
                 }
@@ -514,25 +521,35 @@ impl Lanes {
             {
                 lane.relay(Origin::Diverted, datagrams, workshop, now_ns);
             }
-            (PuntKind::Diverted, mut lane) => {
+            (PuntKind::Diverted, _) => {
                 let backlog = waiting.entry(stream.0).or_default();
-                for punt in punts {
-                    let full = backlog.bytes + punt.payload.len() > BACKLOG;
-                    match &mut lane {
-                        Some(lane) if full => lane.lose_diverted(traffic(punt)),
-                        _ if full => {
-                            let left = left.entry(stream.0).or_default();
-                            left.received.add(traffic(punt));
-                            left.drops.add(DropReason::QueueFull, 1);
-                        }
-                        _ => {
-                            backlog.bytes += punt.payload.len();
-                            backlog.punts.push_back(punt.clone());
-                        }
-                    }
-                }
+                punts.iter().for_each(|punt| backlog.push(punt));
             }
         }
+    }
+
+    /// Relays some of the diverted datagrams that have waited for a stream's hand-over; whether it has begun with that.
+    fn begin(&mut self, stream: StreamId, workshop: &mut Workshop) -> bool {
+        let lane = self.open.iter_mut().find(|lane| lane.id() == stream);
+        let Some((lane, handover)) = lane.and_then(|lane| {
+            let handover = lane.handover().cloned()?;
+            Some((lane, handover))
+        }) else {
+            return true;
+        };
+        let Some(backlog) = self.waiting.get_mut(&stream.0) else {
+            handover.begin();
+            return true;
+        };
+        let some = lane.stride().min(backlog.punts.len());
+        let punts: Vec<Punt> = backlog.punts.drain(..some).collect();
+        let datagrams = punts.iter().map(|punt| (&punt.info, &*punt.payload));
+        lane.relay(Origin::Diverted, datagrams, workshop, monotonic_ns());
+        if backlog.punts.is_empty() {
+            lane.lose_diverted(backlog.lost);
+            self.waiting.remove(&stream.0);
+        }
+        false
     }
 }
 

@@ -110,6 +110,15 @@ fn a_receiver_without_napi_is_explained_and_taken_in_again() {
     await_explanation(&core, |it| it.served == 1);
     send(&rig, 100);
     assert_eq!(capture.take(1).len(), 1);
+    gro(false);
+    await_explanation(&core, |it| it.served == 0);
+    // Userspace learns of it at its next look.
+    let deadline = Instant::now() + PATIENCE;
+    while capture.rest().is_empty() {
+        assert!(Instant::now() < deadline, "userspace does not send");
+        send(&rig, 100);
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@ static __always_inline int write_punt(context *ctx, const struct ingress *in, __
 {
 	const struct packet *p = &in->datagram.packet;
 	struct punt *punt = bpf_ringbuf_reserve(&punts, size, 0);
+	__u32 last = length - 1;
 
 	if (!punt)
 		return -1;
@@ -60,10 +61,10 @@ static __always_inline int write_punt(context *ctx, const struct ingress *in, __
 		.ttl = p->ttl,
 		.tos = p->tos,
 	};
-	/* The compiler knows the bounds already; the verifier of 6.1 has to see them. */
-	barrier_var(length);
-	if (length && (length > size - sizeof(*punt) ||
-		       load_bytes(ctx, offset, (void *)(punt + 1), length))) {
+	/* Less one, so that the verifier of 6.1 sees that no length of 0 is read. */
+	barrier_var(last);
+	if (length && (last >= size - sizeof(*punt) ||
+		       load_bytes(ctx, offset, (void *)(punt + 1), last + 1))) {
 		bpf_ringbuf_discard(punt, 0);
 		return -1;
 	}

@@ -288,7 +288,7 @@ impl Netlink {
     /// Which way a packet of this machine goes, as [`Self::route_to`], sent from the destination's source address.
     ///
     /// # Errors
-    /// There is no route, or the source is no address of this machine (`EINVAL`).
+    /// The kernel knows no route, or this machine does not have the source address (`EINVAL`).
     pub fn route_for(&mut self, destination: Destination) -> Result<Lookup, Error> {
         let source = destination.source.map(route::attribute);
         let attributes = [

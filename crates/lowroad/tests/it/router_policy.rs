@@ -236,7 +236,7 @@ enum Outcome {
 }
 use Outcome::{Fast, Kernel, Refused};
 
-/// What is set, the check that is about it, and what becomes of IPv4 and of IPv6 packets from client to server.
+/// A setting, the check that it concerns, and the outcome for IPv4 and for IPv6 packets from client to server.
 const POLICIES: &[(&str, &str, Outcome, Outcome)] = &[
     ("", "", Fast, Fast),
     (

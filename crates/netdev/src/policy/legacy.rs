@@ -1,4 +1,4 @@
-//! The tables of `iptables-legacy`, which nftables does not know. The kernel names them, and says nothing of their rules.
+//! The tables of `iptables-legacy`, which nftables does not know. The kernel lists their names but not their rules.
 
 use std::fs;
 

@@ -29,7 +29,7 @@ pub(super) struct SourceRoutes {
 struct SourceRoute {
     address: u32,
     length: u8,
-    /// It leads to a neighbour, and is no blackhole or the like.
+    /// Packets are sent by it. A blackhole, for example, drops them.
     unicast: bool,
     /// The only device it leads to.
     ifindex: Option<u32>,
@@ -78,7 +78,7 @@ impl SourceRoutes {
     }
 
     /// Whether the kernel accepts every packet from a prefix that comes by a device. Not asked for the addresses of this
-    /// machine and the broadcast addresses of its networks, which are no route's.
+    /// machine and the broadcast addresses of its networks, which the local table has.
     pub(super) fn accept(&self, source: (IpAddr, u8), ifindex: u32, mode: ReversePath) -> bool {
         let (IpAddr::V4(address), length) = source else {
             return true;

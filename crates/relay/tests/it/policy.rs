@@ -200,7 +200,7 @@ fn sources_that_the_kernel_refuses_are_refused() {
                     ("198.51.100.9", true),
                 ][..],
             ),
-            // There is no default route.
+            // The relay has no default route.
             (
                 LOOSE,
                 Kernel,

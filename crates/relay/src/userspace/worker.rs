@@ -86,6 +86,15 @@ impl Backlog {
             self.punts.push_back(punt.clone());
         }
     }
+
+    /// All of them, those that found no room included.
+    fn total(&self) -> Traffic {
+        let mut total = self.lost;
+        for punt in &self.punts {
+            total.add(traffic(punt));
+        }
+        total
+    }
 }
 
 impl Worker {
@@ -157,6 +166,7 @@ impl Worker {
                 }
             }
         }
+        lanes.forget_stale();
         if !inputs_change {
             return Ok(());
         }
@@ -466,12 +476,19 @@ impl Lanes {
         let leaving: Vec<Lane> = leaving;
         for mut lane in leaving {
             if let Some(backlog) = self.waiting.remove(&lane.id().0) {
-                lane.lose_diverted(backlog.lost);
-                for punt in backlog.punts {
-                    lane.lose_diverted(traffic(&punt));
-                }
+                lane.lose_diverted(backlog.total());
             }
             self.left.insert(lane.id().0, lane.counters());
+        }
+    }
+
+    /// Counts as lost what waits for a hand-over that is not under way: one that failed before userspace had a part in it.
+    fn forget_stale(&mut self) {
+        let Self { open, waiting, .. } = self;
+        for lane in open.iter_mut().filter(|lane| lane.handover().is_none()) {
+            if let Some(backlog) = waiting.remove(&lane.id().0) {
+                lane.lose_diverted(backlog.total());
+            }
         }
     }
 

@@ -161,7 +161,7 @@ fn verdict(route: Option<&RouteFound>, filter: Option<&Filtered>) -> Verdict {
             Target::Prohibit => {
                 Verdict::Dropped("the route is prohibited, which the kernel tells the sender")
             }
-            Target::Kernel => Verdict::Punted("the prefix is the kernel's"),
+            Target::Kernel => Verdict::Punted("the prefix belongs to the kernel"),
             target => Verdict::Forwarded(target.to_string()),
         },
     };

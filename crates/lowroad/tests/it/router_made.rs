@@ -101,7 +101,7 @@ fn the_kernels_own_routes_and_rules_are_taken() {
         ),
         (
             "198.51.100.1:1 -> 192.0.2.1:53/udp",
-            "punt: the address is the kernel's",
+            "punt: the prefix belongs to the kernel",
         ),
         (
             "[2001:db8:1::1]:1 -> [2001:db8:7::1]:53/udp",

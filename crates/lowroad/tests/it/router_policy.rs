@@ -11,7 +11,7 @@ use packet::build::{self, Extension};
 use serde_json::Value;
 use testbed::{Bed, Child, Host};
 
-use crate::router_topology::{TIMEOUT, answer, serve, topology};
+use crate::router_topology::{TIMEOUT, answer, serve_between, topology};
 
 /// The first is the reference: no router, and the kernel forwards.
 const FAST: [&str; 2] = ["xdp", "af-xdp"];
@@ -32,14 +32,7 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         let served = datapath.map(|datapath| {
             let router = bed.host("router").unwrap();
-            let devices = ["client", "server"].map(|peer| &router.interface(peer).unwrap().name);
-            let control = folder.path().join("r.sock");
-            let text = format!(
-                "[router]\ndatapath = \"{datapath}\"\ninterfaces = {devices:?}\ncontrol = {control:?}\n{more}"
-            );
-            let config = folder.path().join("r.toml");
-            fs::write(&config, text).unwrap();
-            serve(router, &config)
+            serve_between(router, &["client", "server"], folder.path(), datapath, more)
         });
         Self {
             bed,

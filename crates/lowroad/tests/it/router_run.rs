@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testbed::{Bed, Child};
 
-use crate::router_topology::{TIMEOUT, answer, ask, serve, topology};
+use crate::router_topology::{TIMEOUT, answer, ask, serve_between, topology};
 
 struct Rig {
     bed: Bed,
@@ -22,14 +22,7 @@ impl Rig {
         let bed = Bed::up(&topology(&["client", "server"]), name).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let router = bed.host("router").unwrap();
-        let devices = ["client", "server"].map(|peer| &router.interface(peer).unwrap().name);
-        let control = folder.path().join("r.sock");
-        let text = format!(
-            "[router]\ndatapath = \"{datapath}\"\ninterfaces = {devices:?}\ncontrol = {control:?}\n{more}"
-        );
-        let config = folder.path().join("r.toml");
-        fs::write(&config, text).unwrap();
-        let served = serve(router, &config);
+        let served = serve_between(router, &["client", "server"], folder.path(), datapath, more);
         Self {
             bed,
             folder,

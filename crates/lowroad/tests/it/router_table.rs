@@ -15,7 +15,7 @@ use serde_json::Value;
 use testbed::{Bed, Child, Host};
 
 use crate::router_command::{done, file};
-use crate::router_topology::{TIMEOUT, answer, ask, serve, topology};
+use crate::router_topology::{TIMEOUT, answer, ask, serve_between, topology};
 
 /// Where the packets go: both ends have it.
 const TARGET: &str = "203.0.113.9";
@@ -111,13 +111,9 @@ impl Rig {
         run(client, &format!("ip route replace {TARGET}/32 via {near}"));
         let table = build(folder.path(), "table.lrt", &gateways[0], PORTS[1]);
         let next = build(folder.path(), "next.lrt", &gateways[1], PORTS[2]);
-        let control = folder.path().join("r.sock");
-        let devices = ["client", "left", "right"].map(|peer| &router.interface(peer).unwrap().name);
-        let config = format!(
-            "[router]\ndatapath = \"{datapath}\"\ninterfaces = {devices:?}\ncontrol = {control:?}\ntable = {table:?}\n"
-        );
-        let config = file(folder.path(), "r.toml", &config);
-        let served = serve(router, Path::new(&config));
+        let peers = ["client", "left", "right"];
+        let more = format!("table = {table:?}\n");
+        let served = serve_between(router, &peers, folder.path(), datapath, &more);
         Self {
             bed,
             folder,

@@ -1,4 +1,4 @@
-//! Prefixes that the plane has no room for, and what keeps the prefixes around them from answering in their place.
+//! Prefixes that the plane has no room for, and the entries that punt their packets to the kernel instead.
 
 use std::collections::BTreeMap;
 
@@ -7,82 +7,82 @@ use lpm::{Address, Prefix};
 
 #[derive(Debug)]
 pub(super) struct Shortage<A: Address> {
-    missing: BTreeMap<Prefix<A>, Shelter<A>>,
-    /// Prefixes that lead to the kernel in the place of others, and of how many.
-    stand_ins: HashMap<Prefix<A>, usize>,
-    /// How many are [`Shelter::None`].
-    exposed: usize,
+    missing: BTreeMap<Prefix<A>, Fallback<A>>,
+    /// Prefixes whose entries punt, and for how many missing prefixes.
+    punt_entries: HashMap<Prefix<A>, usize>,
+    /// How many are [`Fallback::Unavailable`].
+    unavailable: usize,
     /// Prefixes that found no number for their next hop, and lead to the kernel for that.
-    numberless: HashSet<Prefix<A>>,
+    without_number: HashSet<Prefix<A>>,
 }
 
-/// What becomes of packets to a prefix that the plane has not.
+/// What the plane does with packets to a prefix that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shelter<A: Address> {
-    /// No prefix around it is in the plane: they are the kernel's.
-    Open,
-    /// This prefix leads to the kernel.
-    Behind(Prefix<A>),
-    /// Others answer for it.
-    None,
+pub(super) enum Fallback<A: Address> {
+    /// No other prefix covers them, so that they are punted.
+    Uncovered,
+    /// The entry of this prefix punts them.
+    PuntEntry(Prefix<A>),
+    /// A covering prefix answers for them, and has no room for an entry that punts.
+    Unavailable,
 }
 
 impl<A: Address> Shortage<A> {
     pub(super) fn new() -> Self {
         Self {
             missing: BTreeMap::new(),
-            stand_ins: HashMap::new(),
-            exposed: 0,
-            numberless: HashSet::default(),
+            punt_entries: HashMap::new(),
+            unavailable: 0,
+            without_number: HashSet::default(),
         }
     }
 
     /// Prefixes that the plane has no room for, and those without a number.
     pub(super) fn len(&self) -> (usize, usize) {
-        (self.missing.len(), self.numberless.len())
+        (self.missing.len(), self.without_number.len())
     }
 
-    /// Whether others answer for a prefix.
-    pub(super) fn is_exposed(&self) -> bool {
-        self.exposed > 0
+    /// Whether a covering prefix answers for one.
+    pub(super) fn has_unavailable(&self) -> bool {
+        self.unavailable > 0
     }
 
-    /// Whether a prefix leads to the kernel in the place of others.
-    pub(super) fn is_stand_in(&self, prefix: Prefix<A>) -> bool {
-        self.stand_ins.contains_key(&prefix)
+    /// Whether the entry of a prefix punts.
+    pub(super) fn is_punt_entry(&self, prefix: Prefix<A>) -> bool {
+        self.punt_entries.contains_key(&prefix)
     }
 
-    pub(super) fn add_stand_in(&mut self, prefix: Prefix<A>) {
-        *self.stand_ins.entry(prefix).or_default() += 1;
+    pub(super) fn add_punt_entry(&mut self, prefix: Prefix<A>) {
+        *self.punt_entries.entry(prefix).or_default() += 1;
     }
 
     /// Whether nothing needs it any more.
-    pub(super) fn remove_stand_in(&mut self, prefix: Prefix<A>) -> bool {
-        let Some(uses) = self.stand_ins.get_mut(&prefix) else {
+    pub(super) fn remove_punt_entry(&mut self, prefix: Prefix<A>) -> bool {
+        let Some(uses) = self.punt_entries.get_mut(&prefix) else {
             return false;
         };
         *uses -= 1;
         if *uses > 0 {
             return false;
         }
-        self.stand_ins.remove(&prefix);
+        self.punt_entries.remove(&prefix);
         true
     }
 
-    /// Notes a prefix that the plane has not; a stand-in of its is counted already.
-    pub(super) fn add(&mut self, prefix: Prefix<A>, shelter: Shelter<A>) {
-        self.exposed += usize::from(shelter == Shelter::None);
-        self.missing.insert(prefix, shelter);
+    /// Adds a prefix that the plane does not have. The entry that punts for it is counted already.
+    pub(super) fn add(&mut self, prefix: Prefix<A>, fallback: Fallback<A>) {
+        self.unavailable += usize::from(fallback == Fallback::Unavailable);
+        self.missing.insert(prefix, fallback);
     }
 
-    /// Forgets a prefix; its stand-in stays counted.
-    pub(super) fn take(&mut self, prefix: Prefix<A>) -> Option<Shelter<A>> {
-        let shelter = self.missing.remove(&prefix)?;
-        self.exposed -= usize::from(shelter == Shelter::None);
-        Some(shelter)
+    /// Removes a prefix. The entry that punts for it stays counted.
+    pub(super) fn take(&mut self, prefix: Prefix<A>) -> Option<Fallback<A>> {
+        let fallback = self.missing.remove(&prefix)?;
+        self.unavailable -= usize::from(fallback == Fallback::Unavailable);
+        Some(fallback)
     }
 
-    /// Prefixes longer than this one, and within it, that the plane has not.
+    /// The missing prefixes that are longer than this one and within it.
     pub(super) fn within(&self, prefix: Prefix<A>) -> Vec<Prefix<A>> {
         if self.missing.is_empty() {
             return Vec::new();
@@ -98,11 +98,11 @@ impl<A: Address> Shortage<A> {
         self.missing.keys().copied().collect()
     }
 
-    pub(super) fn add_numberless(&mut self, prefix: Prefix<A>) {
-        self.numberless.insert(prefix);
+    pub(super) fn add_without_number(&mut self, prefix: Prefix<A>) {
+        self.without_number.insert(prefix);
     }
 
-    pub(super) fn take_numberless(&mut self) -> Vec<Prefix<A>> {
-        self.numberless.drain().collect()
+    pub(super) fn take_without_number(&mut self) -> Vec<Prefix<A>> {
+        self.without_number.drain().collect()
     }
 }

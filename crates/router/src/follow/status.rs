@@ -149,7 +149,7 @@ pub(super) fn routes_of<A: Side>(table: &Table<A>) -> Routes {
         installed,
         unplaced: without_room + without_number,
         without_room,
-        withheld: table.shortage.is_exposed(),
+        withheld: table.shortage.has_unavailable(),
         next_hops,
     }
 }

@@ -8,7 +8,7 @@ use netdev::monitor::Position;
 
 use super::outlet::Outlet;
 use super::routes::{Rank, Route, Routes};
-use super::shortage::{Shelter, Shortage};
+use super::shortage::{Fallback, Shortage};
 use super::side::Side;
 use super::way::{Key, WayId, Ways};
 use super::world::World;
@@ -242,24 +242,24 @@ impl<A: Side> Table<A> {
         let mut due = vec![prefix];
         while let Some(prefix) = due.pop() {
             let mut before = self.shortage.take(prefix);
-            if before == Some(Shelter::Behind(prefix)) {
-                self.shortage.remove_stand_in(prefix);
+            if before == Some(Fallback::PuntEntry(prefix)) {
+                self.shortage.remove_punt_entry(prefix);
                 before = None;
             }
             if self.place(prefix, world, out) {
                 // What was answered for by a prefix around this one now is by this one.
                 due.extend(self.shortage.within(prefix));
             } else {
-                let shelter = self.shelter(prefix, world, out);
-                self.shortage.add(prefix, shelter);
+                let fallback = self.fallback(prefix, world, out);
+                self.shortage.add(prefix, fallback);
             }
-            if let Some(Shelter::Behind(stand_in)) = before
-                && self.shortage.remove_stand_in(stand_in)
+            if let Some(Fallback::PuntEntry(punt_entry)) = before
+                && self.shortage.remove_punt_entry(punt_entry)
             {
-                self.place(stand_in, world, out);
+                self.place(punt_entry, world, out);
             }
         }
-        let withheld = self.shortage.is_exposed();
+        let withheld = self.shortage.has_unavailable();
         if withheld != self.withheld && out.withhold(A::FAMILY, withheld) {
             self.withheld = withheld;
         }
@@ -287,12 +287,12 @@ impl<A: Side> Table<A> {
     }
 
     /// Has the kernel get the packets to a prefix that the plane has no room for, or whose answer it cannot change.
-    fn shelter<P: Plane>(
+    fn fallback<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
         world: &mut World,
         out: &mut Outlet<P>,
-    ) -> Shelter<A> {
+    ) -> Fallback<A> {
         let stale = self.slots.get(&prefix);
         let stale = stale.is_some_and(|slot| slot.installed != NONE);
         let cover = self.installed_around(prefix);
@@ -301,7 +301,7 @@ impl<A: Side> Table<A> {
             candidates.push(prefix);
         } else {
             let Some(cover) = cover else {
-                return Shelter::Open;
+                return Fallback::Uncovered;
             };
             let between = |len: &&u8| (cover.len() + 1..prefix.len()).contains(*len);
             let coarse = A::COARSE.iter().filter(between);
@@ -310,13 +310,13 @@ impl<A: Side> Table<A> {
             candidates.push(cover);
         }
         for candidate in candidates {
-            self.shortage.add_stand_in(candidate);
+            self.shortage.add_punt_entry(candidate);
             if self.place(candidate, world, out) {
-                return Shelter::Behind(candidate);
+                return Fallback::PuntEntry(candidate);
             }
-            self.shortage.remove_stand_in(candidate);
+            self.shortage.remove_punt_entry(candidate);
         }
-        Shelter::None
+        Fallback::Unavailable
     }
 
     /// The longest prefix around another one that is in the plane.
@@ -398,7 +398,7 @@ impl<A: Side> Table<A> {
     /// Tries again what the plane had no room for.
     pub(super) fn retry<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
         let mut unplaced = self.shortage.all();
-        unplaced.extend(self.shortage.take_numberless());
+        unplaced.extend(self.shortage.take_without_number());
         for prefix in unplaced {
             self.settle(prefix, world, out);
         }
@@ -406,7 +406,7 @@ impl<A: Side> Table<A> {
 
     /// The way that packets to a prefix should take, held for the caller.
     fn desired(&mut self, prefix: Prefix<A>, world: &World) -> Option<WayId> {
-        if self.shortage.is_stand_in(prefix) {
+        if self.shortage.is_punt_entry(prefix) {
             return Some(self.ways.hold(&Key::Kernel));
         }
         if prefix.len() == A::BITS
@@ -489,7 +489,7 @@ impl<A: Side> Table<A> {
         world: &mut World,
         out: &mut Outlet<P>,
     ) -> (WayId, Option<NextHop>) {
-        self.shortage.add_numberless(prefix);
+        self.shortage.add_without_number(prefix);
         let kernel = self.ways.hold(&Key::Kernel);
         let hop = self.ways.acquire(kernel, world, out);
         self.ways.drop_hold(kernel);

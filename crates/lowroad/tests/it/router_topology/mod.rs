@@ -1,5 +1,6 @@
 //! A router between hosts, each in a namespace.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -29,8 +30,28 @@ pub(crate) fn topology(others: &[&str]) -> Topology {
     topology
 }
 
+/// Starts a router whose devices lead to these hosts, with a configuration and a control socket `r.sock` in `folder`.
+/// `more` follows the keys of the section `[router]`.
+pub(crate) fn serve_between(
+    router: &Host,
+    peers: &[&str],
+    folder: &Path,
+    datapath: &str,
+    more: &str,
+) -> Child {
+    let device = |peer: &&str| router.interface(peer).unwrap().name.clone();
+    let devices: Vec<String> = peers.iter().map(device).collect();
+    let control = folder.join("r.sock");
+    let text = format!(
+        "[router]\ndatapath = \"{datapath}\"\ninterfaces = {devices:?}\ncontrol = {control:?}\n{more}"
+    );
+    let config = folder.join("r.toml");
+    fs::write(&config, text).unwrap();
+    serve(router, &config)
+}
+
 /// Starts the router and waits until it says that it is ready.
-pub(crate) fn serve(host: &Host, config: &Path) -> Child {
+fn serve(host: &Host, config: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lowroad"));
     command
         .args(["router", "run", "--config"])

@@ -172,7 +172,7 @@ impl Core {
         if added.is_err()
             && let Ok(at) = state.find(&name)
         {
-            state.streams.remove(at);
+            state.forget_stream(at);
             let _restored = state.apply(&datapath);
         }
         added
@@ -183,12 +183,8 @@ impl Core {
         let mut state = self.lock();
         let at = state.find(name)?;
         state.streams[at].settled()?;
-        let stream = state.streams.remove(at);
-        for subscriber in &stream.subscribers {
-            state.forget(subscriber);
-        }
-        match &stream.place.datapath {
-            Some(datapath) => state.apply(datapath),
+        match state.forget_stream(at).place.datapath {
+            Some(datapath) => state.apply(&datapath),
             None => Ok(()),
         }
     }
@@ -350,7 +346,7 @@ impl State {
         let at = self.streams.len() - 1;
         for subscriber in subscribers {
             if let Err(error) = self.subscribe(at, subscriber) {
-                self.streams.pop();
+                self.forget_stream(at);
                 return Err(error);
             }
         }
@@ -360,6 +356,15 @@ impl State {
     fn subscribe(&mut self, at: usize, spec: SubscriberSpec) -> Result<(), Error> {
         let id = self.subscriber_slot()?;
         self.streams[at].subscribe(id, spec, &mut self.machine)
+    }
+
+    /// Takes a stream out, and stops following the ways to its subscribers.
+    fn forget_stream(&mut self, at: usize) -> Stream {
+        let stream = self.streams.remove(at);
+        for subscriber in &stream.subscribers {
+            self.forget(subscriber);
+        }
+        stream
     }
 
     /// Stops following the way to a subscriber that is gone, unless another needs it.

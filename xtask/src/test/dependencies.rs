@@ -57,9 +57,7 @@ fn key() -> Result<u64> {
     let manifest = fs::read_to_string("Cargo.toml").context("Cargo.toml")?;
     let manifest: toml::Table = manifest.parse().context("Cargo.toml")?;
     let mut hasher = DefaultHasher::new();
-    fs::read("Cargo.lock")
-        .context("Cargo.lock")?
-        .hash(&mut hasher);
+    locked_packages()?.hash(&mut hasher);
     run::output("rustc", &["-vV"])?.hash(&mut hasher);
     manifest
         .get("profile")
@@ -70,6 +68,18 @@ fn key() -> Result<u64> {
         std::env::var_os(variable).hash(&mut hasher);
     }
     Ok(hasher.finish())
+}
+
+/// The entries of Cargo.lock that come from elsewhere. Which of the workspace's crates uses which changes none of them.
+fn locked_packages() -> Result<Vec<String>> {
+    let lock = fs::read_to_string("Cargo.lock").context("Cargo.lock")?;
+    let lock: toml::Table = lock.parse().context("Cargo.lock")?;
+    let packages = lock.get("package").and_then(toml::Value::as_array);
+    let packages = packages.context("Cargo.lock lists no packages")?;
+    let from_elsewhere = packages
+        .iter()
+        .filter(|package| package.get("source").is_some());
+    Ok(from_elsewhere.map(ToString::to_string).collect())
 }
 
 #[derive(Debug)]

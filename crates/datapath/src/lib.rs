@@ -48,6 +48,11 @@ pub trait Running<J: Job>: Send {
     /// Why it has stopped by itself, if it has (its interface disappeared, a thread died).
     fn failed(&self) -> Option<String>;
 
+    /// Attaches its programs again where others have detached them, and says what it found.
+    fn reattach(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The controls of a fast path; `None` from a datapath that handles packets in userspace.
     fn fast_path(&self) -> Option<Arc<J::FastPath>> {
         None

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use control::{Client, ready};
 use datapath::Missing;
-use netdev::policy::Stage;
+use netdev::policy::{Check, UnknownCheck};
 use process::shutdown::{Reload, Shutdown};
 use relay::config::{self, CONTROL};
 use relay::core::{Changes, Core, Explanation, StreamView};
@@ -107,15 +107,20 @@ struct NewStream {
     /// Release a latch after this long without a packet from its holder
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     latch_timeout: Span,
-    /// Skip these parts of the kernel's policy on a fast path, such as nft-input
-    #[arg(long, value_name = "STAGE", value_delimiter = ',')]
-    bypass: Vec<Stage>,
+    /// Skip these checks of the kernel on a fast path, such as nft-input
+    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = local_check)]
+    bypass: Vec<Check>,
     /// Join the group on this interface
     #[arg(long, value_name = "INTERFACE")]
     multicast_interface: Option<String>,
     /// Join the group for this sender only
     #[arg(long, value_name = "ADDR", requires = "multicast_interface")]
     multicast_source: Option<std::net::IpAddr>,
+}
+
+/// A check that packets which this machine receives or sends meet.
+fn local_check(name: &str) -> Result<Check, UnknownCheck> {
+    Check::named(name, Check::LOCAL)
 }
 
 #[derive(Debug, Subcommand)]

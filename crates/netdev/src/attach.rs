@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libbpf_rs::libbpf_sys;
 
 use crate::clsact::Filter;
-use crate::{Error, Netlink, XdpMode};
+use crate::{Error, Netlink, XdpMode, program};
 
 /// Which side of a device a tc program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct Attachment {
 #[derive(Debug)]
 enum Handle {
     Xdp { mode: XdpMode, link: OwnedFd },
-    Tcx { _link: OwnedFd },
-    Clsact { _filter: Filter },
+    Tcx { link: OwnedFd },
+    Clsact { filter: Filter },
 }
 
 impl Attachment {
@@ -58,6 +58,21 @@ impl Attachment {
             Handle::Xdp { mode, .. } => mode.name(),
             Handle::Tcx { .. } => TcVia::Tcx.name(),
             Handle::Clsact { .. } => TcVia::Clsact.name(),
+        }
+    }
+
+    /// Whether it still is: another program may have detached it, or its device may be gone.
+    pub fn is_attached(&mut self) -> bool {
+        match &mut self.handle {
+            Handle::Xdp { link, .. } => {
+                // SAFETY: for an XDP link the kernel has written this field.
+                link_info(link).is_none_or(|info| unsafe { info.__bindgen_anon_1.xdp.ifindex } != 0)
+            }
+            Handle::Tcx { link } => {
+                // SAFETY: for a tcx link the kernel has written this field.
+                link_info(link).is_none_or(|info| unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0)
+            }
+            Handle::Clsact { filter } => filter.is_attached(),
         }
     }
 
@@ -134,7 +149,7 @@ pub fn tc(
         let filter = Filter::attach(program, ifindex, direction)?;
         return Ok(Attachment {
             ifindex,
-            handle: Handle::Clsact { _filter: filter },
+            handle: Handle::Clsact { filter },
         });
     }
     let link =
@@ -150,8 +165,20 @@ pub fn tc(
         })?;
     Ok(Attachment {
         ifindex,
-        handle: Handle::Tcx { _link: link },
+        handle: Handle::Tcx { link },
     })
+}
+
+/// What the kernel says of a link; none where it says nothing.
+fn link_info(link: &OwnedFd) -> Option<libbpf_sys::bpf_link_info> {
+    // SAFETY: all zero is a valid value of each field.
+    let mut info: libbpf_sys::bpf_link_info = unsafe { std::mem::zeroed() };
+    let mut length = u32::try_from(size_of_val(&info)).ok()?;
+    // SAFETY: `info` has room for `length` bytes, asks for no strings, and outlives the call.
+    let failed = unsafe {
+        libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    (failed == 0).then_some(info)
 }
 
 /// The XDP mode of a device of the calling thread's namespace; none without a program.
@@ -168,21 +195,10 @@ pub fn tc_via() -> TcVia {
     }
 }
 
-/// How many programs one side of a device has by tcx; `EINVAL` where the kernel has no tcx.
-pub(crate) fn tcx_programs(ifindex: u32, direction: Direction) -> io::Result<u32> {
+/// The ids of the programs that one side of a device has by tcx; `EINVAL` where the kernel has no tcx.
+pub(crate) fn tcx_programs(ifindex: u32, direction: Direction) -> io::Result<Vec<u32>> {
     let target = i32::try_from(ifindex).map_err(io::Error::other)?;
-    let mut options = libbpf_sys::bpf_prog_query_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as u64,
-        ..Default::default()
-    };
-    // SAFETY: `options` is as long as it says, asks for no list, and outlives the call.
-    let result =
-        unsafe { libbpf_sys::bpf_prog_query_opts(target, hook(direction), &raw mut options) };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    // SAFETY: both names of the union are the same integer.
-    Ok(unsafe { options.__bindgen_anon_1.count })
+    program::attached(target, hook(direction), 0)
 }
 
 fn hook(direction: Direction) -> libbpf_sys::bpf_attach_type {

@@ -21,6 +21,8 @@ pub enum Hook {
 pub struct Attachments {
     hook: Hook,
     attached: BTreeMap<u32, Attachment>,
+    /// Devices that others have detached it from, and that it could not be attached to again.
+    lost: BTreeSet<u32>,
     program: OwnedFd,
 }
 
@@ -30,6 +32,7 @@ impl Attachments {
         Self {
             hook,
             attached: BTreeMap::new(),
+            lost: BTreeSet::new(),
             program,
         }
     }
@@ -73,6 +76,38 @@ impl Attachments {
         };
         self.attached.insert(ifindex, attached);
         Ok(())
+    }
+
+    /// Attaches again where another program has detached this one, unless the device is gone. Says once what was detached,
+    /// and why it could not be attached again.
+    pub fn reattach(&mut self) -> Vec<String> {
+        let mut changes = Vec::new();
+        let detached = self.attached.iter_mut();
+        let detached =
+            detached.filter_map(|(ifindex, one)| (!one.is_attached()).then_some(*ifindex));
+        for ifindex in detached.collect::<Vec<_>>() {
+            let found = Netlink::new().and_then(|mut netlink| netlink.link_by_index(ifindex));
+            let Ok(link) = found else {
+                continue;
+            };
+            let kept = self.attached.remove(&ifindex);
+            let name = &link.name;
+            match self.attach(ifindex) {
+                Ok(()) => {
+                    self.lost.remove(&ifindex);
+                    changes.push(format!(
+                        "detached from {name} by another program; attached again"
+                    ));
+                }
+                Err(error) => {
+                    self.attached.extend(kept.map(|kept| (ifindex, kept)));
+                    if self.lost.insert(ifindex) {
+                        changes.push(format!("detached from {name} by another program: {error}"));
+                    }
+                }
+            }
+        }
+        changes
     }
 
     /// Detaches from the devices that `leaves` selects, and returns them.

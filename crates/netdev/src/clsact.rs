@@ -92,6 +92,15 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// Whether it still is. Where that cannot be found out it is.
+    pub(crate) fn is_attached(&mut self) -> bool {
+        let place = self.place;
+        ours(&mut self.netlink, place.ifindex, place.direction)
+            .map_or(true, |found| found.iter().any(|(at, _)| *at == place))
+    }
+}
+
 impl Drop for Filter {
     fn drop(&mut self) {
         let mut qdiscs = QDISCS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,6 +226,24 @@ pub(crate) fn count(
     direction: Direction,
 ) -> Result<usize, Error> {
     filters(netlink, ifindex, direction).map(|filters| filters.len())
+}
+
+/// The kind of the first filter on one side of a device that is not of this project.
+pub(crate) fn foreign(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    direction: Direction,
+) -> Result<Option<String>, Error> {
+    let found = filters(netlink, ifindex, direction)?;
+    Ok(found
+        .into_iter()
+        .filter(|message| owner(message).is_none())
+        .find_map(|message| {
+            message.attributes.into_iter().find_map(|a| match a {
+                TcAttribute::Kind(kind) => Some(kind),
+                _ => None,
+            })
+        }))
 }
 
 /// Every filter on one side of a device; none without a clsact qdisc.

@@ -101,6 +101,10 @@ impl Fib {
         if !link.carrier {
             return Ok(link_down(link.index));
         }
+        if lookup.encapsulates {
+            let reason = UnresolvedReason::Encapsulated;
+            return Ok(unresolved(Some(link.index), reason));
+        }
         match fixed_mac(address, &lookup, &link) {
             Some(mac) => Ok(Resolution {
                 next_hop: ready(address, &lookup, &link, mac),

@@ -17,6 +17,7 @@ mod next_hop;
 mod next_hop_tracker;
 mod peer;
 pub mod policy;
+mod program;
 pub mod requirement;
 mod route;
 mod socket;

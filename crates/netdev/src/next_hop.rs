@@ -30,6 +30,8 @@ pub enum UnresolvedReason {
     },
     /// The route leads back to this machine.
     Local,
+    /// The route puts packets into others, which only the kernel does.
+    Encapsulated,
     /// The device is down or gone.
     LinkDown {
         ifindex: u32,

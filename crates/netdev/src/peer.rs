@@ -89,10 +89,10 @@ fn on_the_way_in(link: &Link, peer: &Link) -> Option<&'static str> {
 fn has_egress_programs(netlink: &mut Netlink, ifindex: u32) -> Result<bool, Error> {
     let tcx = match tcx_programs(ifindex, Direction::Egress) {
         // No tcx, so nothing is attached by it.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => 0,
-        count => count.map_err(refused(format!("listing tcx programs of {ifindex}")))?,
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Vec::new(),
+        ids => ids.map_err(refused(format!("listing tcx programs of {ifindex}")))?,
     };
-    Ok(tcx > 0 || clsact::count(netlink, ifindex, Direction::Egress)? > 0)
+    Ok(!tcx.is_empty() || clsact::count(netlink, ifindex, Direction::Egress)? > 0)
 }
 
 /// By a socket that sees every frame a device sends, as of a packet capture.

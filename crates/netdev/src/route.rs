@@ -35,6 +35,8 @@ pub struct Lookup {
     pub local: bool,
     /// An IPv4 broadcast address of the link.
     pub broadcast: bool,
+    /// The route puts packets into others (SRv6, MPLS, a tunnel).
+    pub encapsulates: bool,
 }
 
 impl Route {
@@ -121,6 +123,10 @@ impl Lookup {
             mtu: mtu(message),
             local: kind == RouteType::Local,
             broadcast: kind == RouteType::Broadcast,
+            encapsulates: message
+                .attributes
+                .iter()
+                .any(|a| matches!(a, RouteAttribute::EncapType(_) | RouteAttribute::Encap(_))),
         })
     }
 }

@@ -147,7 +147,8 @@ pub struct Limits {
 /// Why a fast path drops copies with this next hop; `None` when it sends them or they are local.
 pub fn drop_reason(next_hop: &NextHop) -> Option<DropReason> {
     match next_hop {
-        NextHop::Ready { .. } | NextHop::Unresolved(UnresolvedReason::Local) => None,
+        NextHop::Ready { .. }
+        | NextHop::Unresolved(UnresolvedReason::Local | UnresolvedReason::Encapsulated) => None,
         NextHop::Unresolved(UnresolvedReason::NoRoute | UnresolvedReason::LinkDown { .. }) => {
             Some(DropReason::NoRoute)
         }

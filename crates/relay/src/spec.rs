@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use netdev::policy::Stage;
+use netdev::policy::Check;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -42,8 +42,12 @@ pub struct StreamSpec {
     #[serde(default = "latch_timeout")]
     pub latch_timeout: Span,
     /// What of the kernel's policy a fast path skips for this stream.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bypass: Vec<Stage>,
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "local_checks"
+    )]
+    pub bypass: Vec<Check>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multicast: Option<Multicast>,
     #[serde(default, rename = "subscriber")]
@@ -60,6 +64,14 @@ fn canonical_option<'de, D: Deserializer<'de>>(
 ) -> Result<Option<SocketAddr>, D::Error> {
     let address = Option::<SocketAddr>::deserialize(deserializer)?;
     Ok(address.map(unmapped))
+}
+
+/// Names of [`Check::LOCAL`].
+fn local_checks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Check>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let check = |name: &String| Check::named(name, Check::LOCAL);
+    let checks = names.iter().map(check).collect::<Result<_, _>>();
+    checks.map_err(de::Error::custom)
 }
 
 fn unmapped(address: SocketAddr) -> SocketAddr {

@@ -35,6 +35,7 @@ struct entrance {
 	__u8 reverse_path;
 	/* 0, or why the kernel has to see the packet once rules have been asked. */
 	__u16 later;
+	bool may_be_fragment;
 };
 
 static __always_inline __u32 admit_frame(const struct ethhdr *eth, __u32 ifindex,

@@ -84,6 +84,8 @@ enum port_flags {
 	/* Those are fast that leave by a device of `pairs`. */
 	PORT_PAIRS_V4 = 4,
 	PORT_PAIRS_V6 = 8,
+	/* The kernel puts fragments together before its rules see them. */
+	PORT_FRAGMENTS = 16,
 };
 
 enum reverse_path {

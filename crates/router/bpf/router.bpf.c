@@ -40,18 +40,27 @@ static __always_inline __u32 admit(struct xdp_md *ctx, struct packet *p, struct 
 	if (p->family == AF_INET) {
 		struct iphdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
 
+		in->may_be_fragment = p->fragment != FRAGMENT_NONE;
 		return ip ? admit_ipv4(ip, in) : PUNT_MALFORMED;
 	} else {
 		struct ipv6hdr *ip = packet_at(data, end, p->l3, sizeof(*ip));
 
-		return ip ? admit_ipv6(ip, in) : PUNT_MALFORMED;
+		if (!ip)
+			return PUNT_MALFORMED;
+		/* Of a packet that is its only fragment the parser tells nothing. */
+		in->may_be_fragment = ip->nexthdr != p->protocol;
+		return admit_ipv6(ip, in);
 	}
 }
 
 /* Whether the kernel's own rules decide about all packets that come this way. */
 static __always_inline bool is_kernels(const struct packet *p, const struct entrance *in)
 {
-	return in->flags & (p->family == AF_INET6 ? PORT_KERNEL_V6 : PORT_KERNEL_V4);
+	__u8 flags = p->family == AF_INET6 ? PORT_KERNEL_V6 : PORT_KERNEL_V4;
+
+	if (in->may_be_fragment)
+		flags |= PORT_FRAGMENTS;
+	return in->flags & flags;
 }
 
 /* ADMITTED, or what the rules come to and what the kernel has to see whatever they say. */

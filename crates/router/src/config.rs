@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::config::{Document, Error, Http, Spanned};
 use netdev::XdpMode;
-use netdev::policy::ForwardCheck;
+use netdev::policy::Check;
 use serde::Deserialize;
 use units::Span;
 
@@ -35,7 +35,7 @@ pub struct Config {
     /// Of the hash by which flows are shared out among several next hops; none: another one each time.
     pub ecmp_seed: Option<u64>,
     /// Checks of the kernel that are skipped for packets that a datapath forwards past it.
-    pub bypass: Vec<ForwardCheck>,
+    pub bypass: Vec<Check>,
     pub control: PathBuf,
     pub http: Option<Http>,
     /// A table image whose routes are routed by in place of the kernel's, and its rules.
@@ -279,7 +279,7 @@ impl RouterSection {
         Err(document.error(span.unwrap_or(0..0), format!("{name}: {what}")))
     }
 
-    fn bypass(&self, document: &Document) -> Result<Vec<ForwardCheck>, Error> {
+    fn bypass(&self, document: &Document) -> Result<Vec<Check>, Error> {
         let Some(named) = &self.bypass else {
             return Ok(Vec::new());
         };
@@ -288,7 +288,7 @@ impl RouterSection {
             return Err(document.error(named.span(), message));
         }
         let check = |name: &Spanned<String>| {
-            let check = ForwardCheck::from_str(name.get_ref());
+            let check = Check::named(name.get_ref(), Check::FORWARD);
             check.map_err(|error| document.error(name.span(), format!("bypass: {error}")))
         };
         named.get_ref().iter().map(check).collect()
@@ -365,10 +365,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.ecmp_seed, Some(7));
-        assert_eq!(
-            config.bypass,
-            [ForwardCheck::NftForward, ForwardCheck::ReversePath]
-        );
+        assert_eq!(config.bypass, [Check::NftForward, Check::ReversePath]);
         let config = read("[router]\ndatapath = \"kernel\"\n").unwrap();
         assert_eq!(config.control, Path::new(CONTROL));
     }
@@ -410,7 +407,7 @@ mod tests {
             ),
             (
                 "[router]\ndatapath = \"xdp\"\ninterfaces = [\"a\"]\nbypass = [\n\"nft-forwarding\"]\n",
-                "r.toml:5: bypass: `nft-forwarding` is unknown; the checks are nft-ingress, nft-prerouting, controller, ip-rules, forwarding, rp-filter, ipsec-forward, nft-forward, ipsec-out, nft-postrouting, nft-egress",
+                "r.toml:5: bypass: `nft-forwarding` is unknown; the checks are tc-ingress, nft-ingress, nft-prerouting, controller, ip-rules, forwarding, rp-filter, ipvs, ipsec-forward, nft-forward, ipsec-out, nft-postrouting, nft-egress, tc-egress",
             ),
             (
                 "[router]\ndatapath = \"kernel\"\nbypass = [\"nft-forward\"]\n",

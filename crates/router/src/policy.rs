@@ -40,6 +40,8 @@ pub struct PortPolicy {
     pub by_pair: [bool; 2],
     /// IPv4 packets whose source is not where this wants it.
     pub reverse_path: ReversePath,
+    /// Fragments, which the kernel puts together before its rules see them.
+    pub fragments: bool,
 }
 
 impl PortPolicy {
@@ -48,6 +50,7 @@ impl PortPolicy {
         kernel: [true; 2],
         by_pair: [false; 2],
         reverse_path: ReversePath::Off,
+        fragments: true,
     };
 }
 

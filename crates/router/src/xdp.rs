@@ -238,6 +238,11 @@ impl Xdp {
         self.gates.set_policy(policy)
     }
 
+    /// Attaches the program again where another program has detached it, and says what it found.
+    pub fn reattach(&mut self) -> Vec<String> {
+        self.attached.reattach()
+    }
+
     /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be
     /// asked about here is dropped from now on.
     pub fn set_sole_filter(&mut self, sole_filter: [bool; 2]) {

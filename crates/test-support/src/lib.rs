@@ -5,6 +5,8 @@
 pub mod cleaning;
 pub mod daemon;
 pub mod nats_server;
+pub mod policies;
+pub mod zoo;
 
 /// The path of a test as its test program lists it: the module, without the crate's name, and the function.
 #[must_use]

@@ -35,6 +35,7 @@ mod replicate_unprivileged;
 mod router_build;
 mod router_command;
 mod router_cpu;
+mod router_differential;
 mod router_gpu;
 mod router_image;
 mod router_made;

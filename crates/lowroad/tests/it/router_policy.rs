@@ -13,7 +13,6 @@ use testbed::{Bed, Child, Host};
 
 use crate::router_topology::{TIMEOUT, answer, serve_between, topology};
 
-/// The first is the reference: no router, and the kernel forwards.
 const FAST: [&str; 2] = ["xdp", "af-xdp"];
 const OPEN_PORT: u16 = 7001;
 const DROP_PORT: u16 = 9999;
@@ -23,17 +22,15 @@ const SILENCE: Duration = Duration::from_millis(200);
 struct Rig {
     bed: Bed,
     folder: tempfile::TempDir,
-    _served: Option<Child>,
+    _served: Child,
 }
 
 impl Rig {
-    fn new(name: &str, datapath: Option<&str>, more: &str) -> Self {
+    fn new(name: &str, datapath: &str, more: &str) -> Self {
         let bed = Bed::up(&topology(&["client", "server"]), name).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let served = datapath.map(|datapath| {
-            let router = bed.host("router").unwrap();
-            serve_between(router, &["client", "server"], folder.path(), datapath, more)
-        });
+        let router = bed.host("router").unwrap();
+        let served = serve_between(router, &["client", "server"], folder.path(), datapath, more);
         Self {
             bed,
             folder,
@@ -60,13 +57,6 @@ impl Rig {
 
     fn status(&self) -> Value {
         answer(&self.folder.path().join("r.sock"), &["status"])
-    }
-
-    fn packets(&self, end: &str) -> u64 {
-        let status = self.status();
-        let packets = status["packets"].as_array().unwrap();
-        let found = packets.iter().find(|packets| packets["end"] == end);
-        found.map_or(0, |found| found["packets"].as_u64().unwrap())
     }
 
     /// The checks because of which the kernel decides.
@@ -178,7 +168,7 @@ fn drop_rules_hold_for_packets_that_are_left_to_the_kernel() {
         let rules = format!("action,protocol,destination_ports\ndrop,udp,{DROP_PORT}\n");
         fs::write(&file, rules).unwrap();
         let more = format!("[rules]\nfile = {file:?}\n");
-        let rig = Rig::new(&format!("bypass-{datapath}"), Some(datapath), &more);
+        let rig = Rig::new(&format!("bypass-{datapath}"), datapath, &more);
         rig.open();
         for v4 in [true, false] {
             let (dropped, open) = (rig.receiver(v4, DROP_PORT), rig.receiver(v4, OPEN_PORT));
@@ -220,159 +210,6 @@ fn drop_rules_hold_for_packets_that_are_left_to_the_kernel() {
     }
 }
 
-/// How packets of a kind come through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Fast,
-    Kernel,
-    Refused,
-}
-use Outcome::{Fast, Kernel, Refused};
-
-/// A setting, the check that it concerns, and the outcome for IPv4 and for IPv6 packets from client to server.
-const POLICIES: &[(&str, &str, Outcome, Outcome)] = &[
-    ("", "", Fast, Fast),
-    (
-        "nft 'table inet f { chain i { type filter hook input priority 0; policy drop; ct state established accept; }; }'",
-        "",
-        Fast,
-        Fast,
-    ),
-    (
-        "nft 'table inet f { chain f { type filter hook forward priority 0; counter accept; }; }'",
-        "",
-        Fast,
-        Fast,
-    ),
-    (
-        "nft 'table inet f { chain f { type filter hook forward priority 0; policy drop; iifname \"CLIENT\" oifname \"SERVER\" accept; }; }'",
-        "nft-forward",
-        Fast,
-        Fast,
-    ),
-    (
-        "nft 'table inet f { chain f { type filter hook forward priority 0; policy drop; ct state vmap { established : accept, related : accept, new : accept }; }; }'",
-        "nft-forward",
-        Kernel,
-        Kernel,
-    ),
-    (
-        "nft 'table ip f { chain f { type filter hook forward priority 0; policy drop; }; }'",
-        "nft-forward",
-        Refused,
-        Fast,
-    ),
-    (
-        "nft 'table inet f { chain p { type filter hook prerouting priority raw; policy drop; }; }'",
-        "nft-prerouting",
-        Refused,
-        Refused,
-    ),
-    (
-        "nft 'table inet f { chain p { type filter hook postrouting priority 0; udp dport 7001 drop; }; }'",
-        "nft-postrouting",
-        Refused,
-        Refused,
-    ),
-    (
-        "nft 'table netdev f { chain p { type filter hook ingress device \"CLIENT\" priority 0; ip6 hoplimit < 100 drop; }; }'",
-        "nft-ingress",
-        Fast,
-        Refused,
-    ),
-    (
-        "nft 'table netdev f { chain p { type filter hook egress device \"SERVER\" priority 0; ip ttl < 100 drop; }; }'",
-        "nft-egress",
-        Refused,
-        Fast,
-    ),
-    (
-        "nft 'table ip f { chain n { type nat hook postrouting priority 100; oifname \"SERVER\" masquerade; }; }'",
-        "nft-postrouting",
-        Kernel,
-        Fast,
-    ),
-    (
-        "sysctl -qw net.ipv4.conf.CLIENT.forwarding=0",
-        "forwarding",
-        Refused,
-        Fast,
-    ),
-    (
-        "sysctl -qw net.ipv6.conf.all.forwarding=0",
-        "forwarding",
-        Fast,
-        Refused,
-    ),
-    (
-        "sysctl -qw net.ipv4.conf.CLIENT.rp_filter=1",
-        "",
-        Fast,
-        Fast,
-    ),
-    ("sysctl -qw net.ipv4.conf.all.rp_filter=2", "", Fast, Fast),
-    ("ip rule add iif CLIENT prohibit", "ip-rules", Refused, Fast),
-    (
-        "ip -6 rule add from 2001:db8::/32 lookup 100",
-        "ip-rules",
-        Fast,
-        Kernel,
-    ),
-    ("ip rule add iif SERVER lookup 100", "ip-rules", Fast, Fast),
-    (
-        "ip xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir fwd action block",
-        "ipsec-forward",
-        Refused,
-        Fast,
-    ),
-];
-
-/// Takes back whatever a policy has set.
-const UNDO: &str = "nft flush ruleset; sysctl -qw net.ipv4.ip_forward=0; sysctl -qw net.ipv4.ip_forward=1 \
-    net.ipv6.conf.all.forwarding=1 net.ipv4.conf.CLIENT.rp_filter=0 net.ipv4.conf.all.rp_filter=0; \
-    ip rule flush; ip rule add pref 32766 lookup main; ip rule add pref 32767 lookup default; \
-    ip -6 rule flush; ip -6 rule add pref 32766 lookup main; ip xfrm policy flush";
-
-#[test]
-fn the_kernels_policy_decides_as_without_a_router() {
-    if !sys::require::root() {
-        return;
-    }
-    let reference = Rig::new("policy-kernel", None, "");
-    reference.open();
-    for (line, _, v4, v6) in POLICIES {
-        reference.sh(line);
-        let passes = [true, false].map(|version| reference.passes(version));
-        assert_eq!(passes, [*v4 != Refused, *v6 != Refused], "{line}");
-        reference.sh(UNDO);
-    }
-    drop(reference);
-    for datapath in FAST {
-        let rig = Rig::new(&format!("policy-{datapath}"), Some(datapath), "");
-        rig.open();
-        for (line, check, v4, v6) in POLICIES {
-            rig.until("nothing is left to the kernel", || {
-                rig.checks("kernel").is_empty()
-            });
-            rig.sh(line);
-            if !check.is_empty() {
-                rig.until(line, || rig.checks("kernel").contains(&(*check).to_owned()));
-            }
-            for (version, expected) in [(true, v4), (false, v6)] {
-                let what = format!("{datapath}: {line}, IPv4 {version}");
-                let before = rig.packets("forwarded");
-                assert_eq!(rig.passes(version), *expected != Refused, "{what}");
-                if *expected == Fast {
-                    rig.until(&what, || rig.packets("forwarded") > before);
-                } else {
-                    assert_eq!(rig.packets("forwarded"), before, "{what}");
-                }
-            }
-            rig.sh(UNDO);
-        }
-    }
-}
-
 #[test]
 fn a_bypassed_check_is_skipped_and_named() {
     if !sys::require::root() {
@@ -380,7 +217,7 @@ fn a_bypassed_check_is_skipped_and_named() {
     }
     let more = "bypass = [\"nft-forward\"]\n";
     for datapath in FAST {
-        let rig = Rig::new(&format!("skip-{datapath}"), Some(datapath), more);
+        let rig = Rig::new(&format!("skip-{datapath}"), datapath, more);
         rig.open();
         rig.sh(
             "nft 'table inet f { chain f { type filter hook forward priority 0; policy drop; }; }'",
@@ -402,7 +239,7 @@ fn sources_are_looked_for_as_the_kernel_does() {
         return;
     }
     for datapath in FAST {
-        let rig = Rig::new(&format!("rpf-{datapath}"), Some(datapath), "");
+        let rig = Rig::new(&format!("rpf-{datapath}"), datapath, "");
         rig.open();
         let receiver = rig.receiver(true, OPEN_PORT);
         let server = rig.host("server").interface("router").unwrap().v4;

@@ -10,8 +10,8 @@ use netlink_sys::{Socket, SocketAddr};
 use super::dump::is_absent;
 use crate::Error;
 
-/// Links, policy rules and device settings of both IP versions (`RTNLGRP_*`).
-const ROUTE_GROUPS: [u32; 5] = [1, 8, 19, 24, 25];
+/// Links, traffic control, policy rules and device settings of both IP versions (`RTNLGRP_*`).
+const ROUTE_GROUPS: [u32; 6] = [1, 4, 8, 19, 24, 25];
 /// `NFNLGRP_NFTABLES`
 const NFTABLES_GROUP: [u32; 1] = [7];
 /// `XFRMNLGRP_POLICY`
@@ -73,7 +73,7 @@ impl PolicyChanges {
     }
 }
 
-fn subscribe(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+pub(super) fn subscribe(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind(&SocketAddr::new(0, 0))?;
     socket.set_non_blocking(true)?;

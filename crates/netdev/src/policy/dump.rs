@@ -65,25 +65,40 @@ impl Client {
 
     /// The body of every object of a kind. A table that changes meanwhile is [`io::ErrorKind::Interrupted`].
     pub(crate) fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let (mut objects, mut bytes) = (Vec::new(), 0);
+        self.for_each(kind, body, |object| {
+            bytes += object.len();
+            if bytes <= MAX_BYTES {
+                objects.push(object);
+            }
+        })?;
+        if bytes > MAX_BYTES {
+            let limit = MAX_BYTES >> 20;
+            return Err(io::Error::other(format!("it is larger than {limit} MiB")));
+        }
+        Ok(objects)
+    }
+
+    /// Calls `each` with the body of every object of a kind. Where the table changes meanwhile, the end is
+    /// [`io::ErrorKind::Interrupted`].
+    pub(crate) fn for_each(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        each: impl FnMut(Vec<u8>),
+    ) -> io::Result<()> {
+        let mut each = each;
         self.send(kind, NLM_F_DUMP, body)?;
-        let mut objects = Vec::new();
-        let (mut bytes, mut consistent) = (0, true);
+        let mut consistent = true;
         loop {
             // Read to its end in any case: the kernel refuses a dump while another is under way.
             let datagram = self.receive()?;
             consistent &= datagram.is_consistent;
-            bytes += datagram.objects.iter().map(Vec::len).sum::<usize>();
-            if consistent && bytes <= MAX_BYTES {
-                objects.extend(datagram.objects);
-            }
+            datagram.objects.into_iter().for_each(&mut each);
             match datagram.is_last {
                 false => {}
                 true if !consistent => return Err(io::ErrorKind::Interrupted.into()),
-                true if bytes > MAX_BYTES => {
-                    let limit = MAX_BYTES >> 20;
-                    return Err(io::Error::other(format!("it is larger than {limit} MiB")));
-                }
-                true => return Ok(objects),
+                true => return Ok(()),
             }
         }
     }

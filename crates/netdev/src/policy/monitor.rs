@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::mem;
 
+use super::cgroup::CgroupPrograms;
 use super::reverse_path::SourceRoutes;
+use super::service_routes::ServiceRoutes;
+use super::traffic_control::{self, TrafficControl};
 use super::{
-    Device, Flow, ForwardCheck, Policy, ReversePath, Routing, RoutingPolicy, Source, Stage,
-    Transit, Verdict,
+    Check, Device, Flow, Policy, ReversePath, Routing, RoutingPolicy, Source, Transit, Verdict,
+    ipvs,
 };
+use crate::attach::Direction;
 use crate::{Error, Netlink};
 
 /// Follows the policy of the network namespace in which it was made.
@@ -24,15 +28,28 @@ pub struct PolicyMonitor {
     routing: Routing,
     routing_policy: RoutingPolicy,
     sources: SourceRoutes,
+    /// None where only forwarded packets are asked about: who forwards knows all routes.
+    service_routes: Option<ServiceRoutes>,
+    traffic_control_reader: traffic_control::Reader,
+    /// The error is why it cannot be read.
+    traffic_control: Result<TrafficControl, String>,
+    cgroup: CgroupPrograms,
+    /// The first service of IPVS, if there is any.
+    virtual_service: Option<String>,
 }
 
 impl PolicyMonitor {
     /// Reads the policy of the calling thread's namespace.
     pub fn new() -> Result<Self, Error> {
-        Self::of(Source::open()?)
+        let service_routes = Some(ServiceRoutes::open()?);
+        let monitor = Self::of(Source::open()?)?;
+        Ok(Self {
+            service_routes,
+            ..monitor
+        })
     }
 
-    /// As [`PolicyMonitor::new`], without the table of family `inet` that has this name.
+    /// As [`PolicyMonitor::new`] for forwarded packets, without the table of family `inet` that has this name.
     pub fn without_table(name: &str) -> Result<Self, Error> {
         const INET: u8 = 1;
         let mut source = Source::open()?;
@@ -51,12 +68,19 @@ impl PolicyMonitor {
             routing: Routing::open()?,
             routing_policy: RoutingPolicy::default(),
             sources: SourceRoutes::open()?,
+            service_routes: None,
+            traffic_control_reader: traffic_control::Reader::open()?,
+            traffic_control: Ok(TrafficControl::default()),
+            cgroup: CgroupPrograms::default(),
+            virtual_service: None,
         };
         monitor.refresh();
         Ok(monitor)
     }
 
     /// Reads the policy again where it has changed. One that cannot be read leaves every packet to the kernel.
+    ///
+    /// Belongs on a thread of the namespace.
     pub fn refresh(&mut self) {
         // Asked first: a change while the rules are read shows at the next call.
         let generation = self.source.rules.generation();
@@ -76,6 +100,10 @@ impl PolicyMonitor {
         };
         let mut changed = !self.policy.as_ref().is_ok_and(same);
         if let Ok(links) = self.netlink.links() {
+            let control = self.traffic_control_reader.read(&links);
+            let control = control.map_err(|error| error.to_string());
+            changed |= control != self.traffic_control;
+            self.traffic_control = control;
             let names = links.into_iter().map(|link| (link.index, link.name));
             let before = mem::replace(&mut self.names, names.collect());
             changed |= before != self.names;
@@ -85,6 +113,12 @@ impl PolicyMonitor {
             changed |= policy != self.routing_policy;
             self.routing_policy = policy;
         }
+        if let Some(routes) = &mut self.service_routes {
+            changed |= routes.refresh();
+        }
+        let (cgroup, service) = (CgroupPrograms::read(), ipvs::first_service());
+        changed |= cgroup != self.cgroup || service != self.virtual_service;
+        (self.cgroup, self.virtual_service) = (cgroup, service);
         let wanted = self.checks_sources();
         changed |= self.sources.refresh(wanted);
         self.version += u64::from(changed);
@@ -123,7 +157,12 @@ impl PolicyMonitor {
 
     /// Whether the kernel lets every packet through.
     pub fn is_empty(&self) -> bool {
-        self.policy.as_ref().is_ok_and(Policy::is_empty) && !self.checks_sources()
+        let routes = self.service_routes.as_ref();
+        self.is_empty_for_forwarding()
+            && self.cgroup.is_empty()
+            && !self.checks_sources()
+            && routes.is_none_or(ServiceRoutes::is_empty)
+            && [true, false].map(|v4| self.routing_policy.rule_by_headers(v4)) == [None, None]
     }
 
     /// A device by its index. One without a name is not there any more.
@@ -134,25 +173,76 @@ impl PolicyMonitor {
         }
     }
 
-    /// What the kernel does at a stage with every packet of a kind.
-    pub fn at(&self, stage: Stage, flow: &Flow) -> Verdict {
-        match &self.policy {
-            Ok(_) if stage == Stage::ReversePath => self.reverse_path(flow),
-            Ok(policy) => policy.at(stage, flow),
-            Err(error) => Verdict::Kernel(error.clone()),
+    /// What the kernel does at a check with every packet of a kind that a socket of this machine receives or sends.
+    pub fn at(&self, check: Check, flow: &Flow) -> Verdict {
+        let index = |device: &Option<Device>| device.as_ref().map(|device| device.index);
+        match (&self.policy, check) {
+            (_, Check::ReversePath) => self.reverse_path(flow),
+            (_, Check::TcIngress) => self.traffic_control(Direction::Ingress, index(&flow.ingress)),
+            (_, Check::TcEgress) => self.traffic_control(Direction::Egress, index(&flow.egress)),
+            (_, Check::IpRules) => self.routing_by_headers(flow),
+            (_, Check::CgroupIngress) => self.cgroup.on_receive(),
+            (_, Check::CgroupEgress) => self.cgroup.on_send(),
+            (_, Check::Ipvs) => self.virtual_services(),
+            (Ok(policy), _) => policy.at(check, flow),
+            (Err(error), _) => Verdict::Kernel(error.clone()),
         }
     }
 
-    /// Whether nothing looks at packets that this machine forwards.
+    /// Whether nothing but routing looks at packets that this machine forwards.
     pub fn is_empty_for_forwarding(&self) -> bool {
         self.policy.as_ref().is_ok_and(Policy::is_empty)
+            && self
+                .traffic_control
+                .as_ref()
+                .is_ok_and(TrafficControl::is_empty)
+            && self.virtual_service.is_none()
     }
 
-    /// As [`Policy::at_check`].
-    pub fn at_check(&self, check: ForwardCheck, packets: &Transit) -> Verdict {
-        match &self.policy {
-            Ok(policy) => policy.at_check(check, packets),
-            Err(error) => Verdict::Kernel(error.clone()),
+    /// Whether the kernel may put fragments together, as it does where a rule wants connection tracking.
+    pub fn may_defragment(&self) -> bool {
+        !self.policy.as_ref().is_ok_and(Policy::has_no_rules)
+    }
+
+    /// What the kernel does at a check with all packets that this machine forwards. [`Routing`] answers for policy rules,
+    /// settings of devices and the reverse path.
+    pub fn at_check(&self, check: Check, packets: &Transit) -> Verdict {
+        let egress = packets.egress.as_ref().map(|device| device.index);
+        match (&self.policy, check) {
+            (_, Check::TcIngress) => {
+                self.traffic_control(Direction::Ingress, Some(packets.ingress.index))
+            }
+            (_, Check::TcEgress) => self.traffic_control(Direction::Egress, egress),
+            (_, Check::Ipvs) => self.virtual_services(),
+            (Ok(policy), _) => policy.at_check(check, packets),
+            (Err(error), _) => Verdict::Kernel(error.clone()),
+        }
+    }
+
+    /// Whether headers that are not known select another route for packets of this machine.
+    fn routing_by_headers(&self, flow: &Flow) -> Verdict {
+        let rule = self
+            .routing_policy
+            .rule_by_headers(flow.destination.is_ipv4());
+        let routes = self.service_routes.as_ref();
+        match rule.or_else(|| routes?.find(flow.destination)) {
+            Some(found) => Verdict::Kernel(found),
+            None => Verdict::Accept,
+        }
+    }
+
+    fn traffic_control(&self, direction: Direction, ifindex: Option<u32>) -> Verdict {
+        match (&self.traffic_control, ifindex) {
+            (Ok(control), Some(ifindex)) => control.at(direction, ifindex),
+            (Ok(_), None) => Verdict::Accept,
+            (Err(error), _) => Verdict::Kernel(error.clone()),
+        }
+    }
+
+    fn virtual_services(&self) -> Verdict {
+        match &self.virtual_service {
+            Some(service) => Verdict::Kernel(format!("the IPVS service {service}")),
+            None => Verdict::Accept,
         }
     }
 }

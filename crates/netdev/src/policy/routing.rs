@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::ForwardCheck;
+use super::Check;
 use super::dump::{Client, is_absent};
 use super::nftables::attribute::attributes;
 use crate::{Error, Link};
@@ -62,6 +62,8 @@ struct RoutingRule {
     ingress: Option<String>,
     /// It decides about no packet that comes in by an ordinary device.
     idle: bool,
+    /// It selects by more than what a route is asked for with: ports, the protocol or the type of service.
+    by_headers: bool,
     /// As `ip rule` shows it.
     text: String,
 }
@@ -130,10 +132,10 @@ impl Routing {
 impl RoutingPolicy {
     /// Why the kernel would not forward the packets of an IP version that come by a device, or not by the tables `local`
     /// and `main`. Only checks of devices and routes are looked at.
-    pub fn obstacle(&self, check: ForwardCheck, ingress: &Link, v4: bool) -> Option<String> {
+    pub fn obstacle(&self, check: Check, ingress: &Link, v4: bool) -> Option<String> {
         match check {
-            ForwardCheck::IpRules => self.foreign_rule(&ingress.name, v4),
-            ForwardCheck::Forwarding => self.closed(ingress, v4),
+            Check::IpRules => self.foreign_rule(&ingress.name, v4),
+            Check::Forwarding => self.closed(ingress, v4),
             _ => None,
         }
     }
@@ -167,6 +169,13 @@ impl RoutingPolicy {
             }
         }
         None
+    }
+
+    /// A rule that may route packets of this machine in other ways than their destination, source and user say.
+    pub(super) fn rule_by_headers(&self, v4: bool) -> Option<String> {
+        let mut rules = self.rules.iter();
+        let found = rules.find(|rule| rule.v6 != v4 && rule.by_headers)?;
+        Some(format!("the policy routing rule {}", found.text))
     }
 
     fn closed(&self, ingress: &Link, v4: bool) -> Option<String> {
@@ -206,6 +215,7 @@ impl RoutingRule {
         let (mut priority, mut words) = (0, Vec::new());
         let (mut ingress, mut egress, mut of_controllers) = (None, false, false);
         let mut selective = header[3] != 0 || inverted;
+        let mut by_headers = header[3] != 0;
         for (kind, value) in attributes(&body[HEADER..]) {
             match kind {
                 1 => words.push(format!("to {}/{}", address(value)?, header[1])),
@@ -220,6 +230,8 @@ impl RoutingRule {
                 // the rule.
                 14 if word(value)? == u32::MAX => {}
                 10 | 16 | 18 | 21 => {}
+                // Tunnels, protocols, ports, DSCP, flow labels.
+                12 | 22.. => (selective, by_headers) = (true, true),
                 _ => selective = true,
             }
         }
@@ -254,6 +266,7 @@ impl RoutingRule {
             // Transit packets have no device to leave by when rules are asked, and only ports of a VRF have a table of
             // their device.
             idle: !inverted && (egress || of_controllers),
+            by_headers,
             text: format!("{priority}: {not}{selector} {action}"),
         })
     }

@@ -2,38 +2,17 @@
 
 #![allow(clippy::print_stdout, reason = "the child speaks to its test")]
 
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::libbpf_sys;
 use netdev::attach::{self, Direction, TcVia};
-use netdev::{Error, LinkSpec, XdpMode, clsact};
+use netdev::{Attachments, Error, Hook, LinkSpec, XdpMode, clsact};
 
-use crate::common::{Pair, Space};
-
-/// `return 0`: drops in XDP, lets pass in tc.
-fn program(kind: libbpf_sys::bpf_prog_type) -> OwnedFd {
-    // mov64 r0, 0; exit
-    let mut code = [libbpf_sys::bpf_insn::default(); 2];
-    code[0].code = 0xb7;
-    code[1].code = 0x95;
-    // SAFETY: the name and the licence are C strings, the code is as long as said.
-    let fd = unsafe {
-        libbpf_sys::bpf_prog_load(
-            kind,
-            c"test".as_ptr(),
-            c"Dual BSD/GPL".as_ptr(),
-            code.as_ptr(),
-            2,
-            std::ptr::null_mut(),
-        )
-    };
-    assert!(fd >= 0, "load: {}", std::io::Error::from_raw_os_error(-fd));
-    // SAFETY: the descriptor was just made.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
+use crate::common::{Pair, Space, program};
+use crate::policy::load;
 
 fn xdp_of(space: &Space, ifindex: u32) -> Option<XdpMode> {
     space.run(|| attach::xdp_mode(ifindex).unwrap())
@@ -56,7 +35,7 @@ fn xdp_is_attached_in_the_mode_asked_for_and_detached_on_drop() {
         return;
     }
     let pair = Pair::new();
-    let program = program(libbpf_sys::BPF_PROG_TYPE_XDP);
+    let program = program(libbpf_sys::BPF_PROG_TYPE_XDP, 0);
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let attached = pair
             .near
@@ -89,7 +68,7 @@ fn a_device_without_native_xdp_says_so() {
         .add_bridge(&LinkSpec::new("br0").up())
         .unwrap();
     let index = space.index("br0");
-    let program = program(libbpf_sys::BPF_PROG_TYPE_XDP);
+    let program = program(libbpf_sys::BPF_PROG_TYPE_XDP, 0);
     let error = space.run(|| attach::xdp(program.as_fd(), index, XdpMode::Native).unwrap_err());
     assert!(error.to_string().contains("generic mode"), "{error}");
 }
@@ -100,7 +79,7 @@ fn tc_programs_go_with_their_handle() {
         return;
     }
     let pair = Pair::new();
-    let program = program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS);
+    let program = program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0);
     let attach = |direction, via| {
         pair.near
             .run(|| attach::tc(program.as_fd(), pair.ifindex, direction, via).unwrap())
@@ -161,8 +140,8 @@ fn a_killed_owner_leaves_no_link_and_a_filter_that_clean_removes() {
 
 fn hold_and_wait_to_be_killed(name: &str) {
     let namespace = sys::netns::Namespace::named(name).unwrap();
-    let xdp = program(libbpf_sys::BPF_PROG_TYPE_XDP);
-    let tc = program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS);
+    let xdp = program(libbpf_sys::BPF_PROG_TYPE_XDP, 0);
+    let tc = program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, 0);
     let _held = namespace.run(|| {
         let index = netdev::Netlink::new().unwrap().link_by_name("eth0");
         let index = index.unwrap().index;
@@ -182,4 +161,70 @@ fn wait_until(done: impl Fn() -> bool) {
         assert!(Instant::now() < until);
         thread::yield_now();
     }
+}
+
+/// Ends the link of a device as `bpftool link detach` does.
+fn detach_link(ifindex: u32, kind: libbpf_sys::bpf_link_type) {
+    let mut id = 0;
+    // SAFETY: the identifier is written where it is read from.
+    while unsafe { libbpf_sys::bpf_link_get_next_id(id, &raw mut id) } == 0 {
+        // SAFETY: takes no pointers.
+        let descriptor = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
+        if descriptor < 0 {
+            continue;
+        }
+        // SAFETY: the descriptor was just made, and has no other owner.
+        let link = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // SAFETY: all zero is a valid value of each field.
+        let mut info: libbpf_sys::bpf_link_info = unsafe { std::mem::zeroed() };
+        let mut length = u32::try_from(size_of_val(&info)).unwrap();
+        // SAFETY: `info` has room for `length` bytes and asks for no strings.
+        let failed = unsafe {
+            libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut length)
+        };
+        // SAFETY: the device is at the same place for both kinds.
+        let device = unsafe { info.__bindgen_anon_1.xdp.ifindex };
+        if failed == 0 && info.type_ == kind && device == ifindex {
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }, 0);
+        }
+    }
+}
+
+#[test]
+fn what_others_detach_is_attached_again() {
+    if !sys::require::root() {
+        return;
+    }
+    let pair = Pair::new();
+    let attach = |kind, hook| {
+        let mut attached = Attachments::new(program(kind, 0), hook);
+        pair.near.run(|| attached.attach(pair.ifindex).unwrap());
+        attached
+    };
+    let reattach = |attached: &mut Attachments| pair.near.run(|| attached.reattach());
+    let again = "detached from eth0 by another program; attached again";
+    let (native, ingress) = (Hook::Xdp(XdpMode::Native), Hook::Tc(Direction::Ingress));
+    let mut xdp = attach(libbpf_sys::BPF_PROG_TYPE_XDP, native);
+    assert_eq!(reattach(&mut xdp), [""; 0]);
+    detach_link(pair.ifindex, libbpf_sys::BPF_LINK_TYPE_XDP);
+    assert_eq!(xdp_of(&pair.near, pair.ifindex), None);
+    assert_eq!(reattach(&mut xdp), [again]);
+    assert_eq!(xdp_of(&pair.near, pair.ifindex), Some(XdpMode::Native));
+    let mut tc = attach(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, ingress);
+    assert_eq!(reattach(&mut tc), [""; 0]);
+    if attach::tc_via() == TcVia::Clsact {
+        load(
+            &pair.near,
+            &["tc", "qdisc", "delete", "dev", "eth0", "clsact"],
+            "",
+        );
+    } else {
+        detach_link(pair.ifindex, libbpf_sys::BPF_LINK_TYPE_TCX);
+    }
+    assert_eq!(reattach(&mut tc), [again]);
+    assert_eq!(reattach(&mut tc), [""; 0]);
+    // A device that is gone is no loss of that kind.
+    pair.near.netlink().delete_link(pair.ifindex).unwrap();
+    assert_eq!(reattach(&mut xdp), [""; 0]);
 }

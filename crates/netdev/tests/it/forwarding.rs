@@ -1,7 +1,7 @@
 //! What the kernel's policy does with packets that it forwards.
 
 use netdev::policy::{
-    Device, ForwardCheck, Policy, PolicyMonitor, ReversePath, Routing, Transit, Verdict,
+    Check, Device, Policy, PolicyMonitor, ReversePath, Routing, Transit, Verdict,
 };
 
 use crate::common::Pair;
@@ -10,90 +10,90 @@ use crate::policy::{FILTER_DROP, load, nft};
 
 /// Rules of nftables, the check that they are about, and what they do with IPv4 and IPv6 packets that come by eth0 and
 /// leave by eth1.
-const TRANSIT_RULES: &[(&str, ForwardCheck, Outcome, Outcome)] = &[
-    (FILTER_DROP, ForwardCheck::NftForward, Accept, Accept),
+const TRANSIT_RULES: &[(&str, Check, Outcome, Outcome)] = &[
+    (FILTER_DROP, Check::NftForward, Accept, Accept),
     (
         "table inet t { chain f { type filter hook forward priority 0; policy drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Drop,
         Drop,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; policy drop; iifname eth0 oifname eth1 accept; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Accept,
         Accept,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; policy drop; iifname eth1 oifname eth0 accept; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Drop,
         Drop,
     ),
     // Any address, protocol, port and state is possible.
     (
         "table ip t { chain f { type filter hook forward priority 0; ip saddr 192.0.2.0/24 drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Kernel,
         Accept,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; tcp dport 25 drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Kernel,
         Kernel,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; meta l4proto { 0-255 } accept; drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Accept,
         Kernel,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; th dport 0-65535 accept; drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Kernel,
         Kernel,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; ct state invalid drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Kernel,
         Kernel,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; policy drop; ct state vmap { invalid : accept, established : accept, related : accept, new : accept }; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Accept,
         Accept,
     ),
     (
         "table inet t { chain f { type filter hook forward priority 0; ip frag-off & 0x1fff != 0 drop; }; }",
-        ForwardCheck::NftForward,
+        Check::NftForward,
         Kernel,
         Accept,
     ),
     (
         "table ip t { chain n { type nat hook postrouting priority 100; oifname eth0 masquerade; }; }",
-        ForwardCheck::NftPostrouting,
+        Check::NftPostrouting,
         Accept,
         Accept,
     ),
     (
         "table ip t { chain n { type nat hook postrouting priority 100; oifname eth1 masquerade; }; }",
-        ForwardCheck::NftPostrouting,
+        Check::NftPostrouting,
         Kernel,
         Accept,
     ),
     (
         "table ip t { chain n { type nat hook prerouting priority -100; fib daddr type local tcp dport 80 dnat to 10.0.0.1; }; }",
-        ForwardCheck::NftPrerouting,
+        Check::NftPrerouting,
         Accept,
         Accept,
     ),
     (
         "table netdev t { chain g { type filter hook ingress device eth0 priority 0; ip6 hoplimit 1 drop; }; }",
-        ForwardCheck::NftIngress,
+        Check::NftIngress,
         Accept,
         Kernel,
     ),
@@ -126,9 +126,9 @@ fn verdicts_on_forwarded_packets_hold_for_all_of_them() {
             let packets = forwarded(&pair, version);
             let verdict = policy.at_check(*check, &packets);
             assert_eq!(Outcome::of(&verdict), *expected, "{verdict:?} for {rules}");
-            for other in ForwardCheck::ALL {
-                let verdict = policy.at_check(other, &packets);
-                assert!(other == *check || verdict == Verdict::Accept, "{verdict:?}");
+            for other in Check::FORWARD {
+                let verdict = policy.at_check(*other, &packets);
+                assert!(other == check || verdict == Verdict::Accept, "{verdict:?}");
             }
         }
     }
@@ -141,7 +141,7 @@ fn verdicts_on_forwarded_packets_hold_for_all_of_them() {
             tagged,
             ..forwarded(&pair, true)
         };
-        let verdict = policy.at_check(ForwardCheck::NftIngress, &packets);
+        let verdict = policy.at_check(Check::NftIngress, &packets);
         assert_eq!(Outcome::of(&verdict), expected, "{verdict:?}");
     }
 }
@@ -158,7 +158,7 @@ fn a_table_can_be_left_out() {
         .near
         .run(|| PolicyMonitor::without_table("own").unwrap());
     let packets = forwarded(&pair, true);
-    let ask = |monitor: &PolicyMonitor| monitor.at_check(ForwardCheck::NftForward, &packets);
+    let ask = |monitor: &PolicyMonitor| monitor.at_check(Check::NftForward, &packets);
     assert!(monitor.is_empty_for_forwarding());
     nft(
         &pair.near,
@@ -197,26 +197,26 @@ fn routing_is_the_kernels_where_more_than_the_usual_tables_decide() {
         ("from all prohibit", true),
     ] {
         ip(&format!("rule add pref 99 {rule}"));
-        let found = ask(ForwardCheck::IpRules, true);
+        let found = ask(Check::IpRules, true);
         assert_eq!(found.is_some(), obstacle, "{rule}: {found:?}");
-        assert_eq!(ask(ForwardCheck::IpRules, false), None, "{rule}");
+        assert_eq!(ask(Check::IpRules, false), None, "{rule}");
         ip("rule del pref 99");
     }
     ip("-6 rule del pref 32766");
     let main = "no policy routing rule leads to the table main";
-    assert_eq!(ask(ForwardCheck::IpRules, false).as_deref(), Some(main));
+    assert_eq!(ask(Check::IpRules, false).as_deref(), Some(main));
     for (key, v4) in [
         ("ipv4/conf/eth0/forwarding", true),
         ("ipv6/conf/all/forwarding", false),
     ] {
-        assert_eq!(ask(ForwardCheck::Forwarding, v4), None);
+        assert_eq!(ask(Check::Forwarding, v4), None);
         pair.near.sysctl(key, "0");
-        let found = ask(ForwardCheck::Forwarding, v4).unwrap();
+        let found = ask(Check::Forwarding, v4).unwrap();
         assert_eq!(found, format!("net.{} is 0", key.replace('/', ".")));
         pair.near.sysctl(key, "1");
     }
     pair.near.sysctl("ipv6/conf/eth0/disable_ipv6", "1");
-    let found = pair.near.run(|| ask(ForwardCheck::Forwarding, false));
+    let found = pair.near.run(|| ask(Check::Forwarding, false));
     assert!(found.unwrap().contains("disable_ipv6"));
     let mut routing = pair.near.run(|| Routing::open().unwrap());
     for (all, device, wanted) in [

@@ -3,8 +3,10 @@
 
 mod attach;
 mod capability;
+mod cgroup;
 mod common;
 mod fib;
 mod forwarding;
 mod next_hop_tracker;
 mod policy;
+mod traffic_control;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use netdev::policy::{AddressKind, Device, Flow, Policy, Stage, Verdict};
+use netdev::policy::{AddressKind, Check, Device, Flow, Policy, Verdict};
 
 use crate::common::{Pair, Space, ip};
 
@@ -94,7 +94,7 @@ fn leaving(pair: &Pair, v4: bool) -> Flow {
     }
 }
 
-fn evaluate(pair: &Pair, stages: &[Stage], flow: &Flow) -> Verdict {
+fn evaluate(pair: &Pair, stages: &[Check], flow: &Flow) -> Verdict {
     let policy = pair.near.run(|| Policy::read().unwrap());
     stages.iter().fold(Verdict::Accept, |verdict, stage| {
         verdict.then(|| policy.at(*stage, flow))
@@ -377,7 +377,7 @@ fn verdicts_on_arriving_packets_agree_with_the_kernel() {
     for (rules, v4, expected) in ARRIVING {
         nft(&pair.near, rules);
         let flow = arriving(&pair, *v4);
-        let verdict = evaluate(&pair, Stage::RECEIVE, &flow);
+        let verdict = evaluate(&pair, Check::RECEIVE, &flow);
         assert_eq!(Outcome::of(&verdict), *expected, "{verdict:?} for {rules}");
         let passed = passes(&pair.far, flow.source.0, &pair.near, flow.destination);
         assert!(
@@ -444,7 +444,7 @@ fn verdicts_on_leaving_packets_agree_with_the_kernel() {
     for (rules, expected) in LEAVING {
         nft(&pair.near, rules);
         let flow = leaving(&pair, true);
-        let verdict = evaluate(&pair, Stage::SEND, &flow);
+        let verdict = evaluate(&pair, Check::SEND, &flow);
         assert_eq!(Outcome::of(&verdict), *expected, "{verdict:?} for {rules}");
         let passed = passes(&pair.near, flow.source.0, &pair.far, flow.destination);
         assert!(
@@ -465,8 +465,8 @@ fn security_policies_leave_packets_to_the_kernel() {
         let text = format!("ip xfrm policy add {selector} dir {direction} action {action}");
         let words: Vec<_> = text.split(' ').collect();
         load(&pair.near, &words, "");
-        let arrives = evaluate(&pair, Stage::RECEIVE, &arriving(&pair, true));
-        let leaves = evaluate(&pair, Stage::SEND, &leaving(&pair, true));
+        let arrives = evaluate(&pair, Check::RECEIVE, &arriving(&pair, true));
+        let leaves = evaluate(&pair, Check::SEND, &leaving(&pair, true));
         [arrives, leaves].map(|verdict| Outcome::of(&verdict))
     };
     let selector = "src 10.9.0.0/24 dst 10.9.0.0/24";
@@ -611,10 +611,10 @@ fn usual_firewalls_accept_what_they_open() {
         nft(&pair.near, "");
         load(&pair.near, program, rules);
         let flow = arriving(&pair, true);
-        let open = evaluate(&pair, Stage::RECEIVE, &flow);
+        let open = evaluate(&pair, Check::RECEIVE, &flow);
         assert_eq!(open, Verdict::Accept, "{name}");
         assert_eq!(
-            evaluate(&pair, Stage::SEND, &leaving(&pair, true)),
+            evaluate(&pair, Check::SEND, &leaving(&pair, true)),
             Verdict::Accept,
             "{name}"
         );
@@ -623,7 +623,7 @@ fn usual_firewalls_accept_what_they_open() {
             destination_port: 6000,
             ..flow
         };
-        let verdict = evaluate(&pair, Stage::RECEIVE, &closed);
+        let verdict = evaluate(&pair, Check::RECEIVE, &closed);
         assert_eq!(Outcome::of(&verdict), elsewhere, "{name}: {verdict:?}");
     }
     nft(&pair.near, "");
@@ -633,7 +633,7 @@ fn usual_firewalls_accept_what_they_open() {
             destination_port: port,
             ..arriving(&pair, true)
         };
-        let verdict = evaluate(&pair, Stage::RECEIVE, &flow);
+        let verdict = evaluate(&pair, Check::RECEIVE, &flow);
         assert_eq!(Outcome::of(&verdict), expected, "{port}: {verdict:?}");
     }
 }

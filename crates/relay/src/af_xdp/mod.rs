@@ -110,6 +110,10 @@ impl datapath::Running<Relay> for RunningAfXdp {
         Some(format!("interface {index} has disappeared"))
     }
 
+    fn reattach(&mut self) -> Vec<String> {
+        self.attached.reattach()
+    }
+
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {
         Some(Arc::clone(&self.steered) as Arc<dyn FastPath>)
     }

@@ -226,6 +226,15 @@ impl State {
         (total(&stream.past, present), passed)
     }
 
+    /// Puts programs back that others have taken off.
+    pub(super) fn reattach(&mut self) {
+        for (name, instance) in &mut self.instances {
+            for change in instance.running.reattach() {
+                tracing::error!(datapath = name, "{change}");
+            }
+        }
+    }
+
     /// Datapaths that stopped by themselves, or could not be started; their instances are dropped.
     pub(super) fn restartable(&mut self) -> Vec<String> {
         let mut names = Vec::new();
@@ -287,7 +296,7 @@ impl State {
             }
             // One whose hand-over is called off stays with userspace.
             let reverted = matches!(place.slow, SlowPath::Revert(_));
-            let mut plan = stream.plan(diverted && !reverted);
+            let mut plan = stream.plan(name, diverted && !reverted);
             plan.check_source = self.allows_kernel_source(&plan.source);
             // No fast path for what this machine sends itself, unless it is asked for by name.
             if switch::is_fast(name) && stream.spec.interfaces.is_empty() {

@@ -471,6 +471,7 @@ impl State {
         }
         self.follow_userspace_only();
         stale.extend(self.restartable());
+        self.reattach();
         stale.sort();
         stale.dedup();
         for name in stale {

@@ -1,12 +1,13 @@
 //! One stream as the core keeps it, and the plan made of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
 use control::{Error, Kind};
-use netdev::policy::{AddressKind, Flow, PolicyMonitor, Stage, Verdict};
+use netdev::policy::{AddressKind, Check, Flow, PolicyMonitor, Verdict};
 use netdev::{Destination, NextHop};
 use sys::multicast::Membership;
 
@@ -27,12 +28,9 @@ pub(super) struct Stream {
     pub(super) past: StreamCounters,
     pub(super) place: Place,
     pub(super) socket: Arc<UdpSocket>,
-    /// Why the kernel has to decide on its packets, where a fast path has it.
-    pub(super) policy: Option<String>,
+    policy: PolicyDecisions,
     /// The version of the policy that was asked; none where the stream has changed since.
     pub(super) policy_version: Option<u64>,
-    /// What of the kernel's policy would hold for its packets, and is configured to be skipped.
-    pub(super) bypassed: Vec<String>,
     /// Why nothing can come in now, when the machine has lost what the stream comes in by.
     pub(super) absent: Option<String>,
     ingest: Vec<SocketAddr>,
@@ -43,6 +41,22 @@ pub(super) struct Stream {
     macs: Vec<Option<[u8; 6]>>,
     egress: BTreeMap<SocketAddr, Arc<UdpSocket>>,
     latch: Option<SocketAddr>,
+}
+
+/// What the kernel's policy comes to on a fast path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PolicyDecision {
+    /// Why the kernel has to decide on the stream's packets.
+    pub(super) kernel: Option<String>,
+    /// What would hold for its packets, and is configured to be skipped.
+    pub(super) bypassed: Vec<String>,
+}
+
+/// The decisions on fast paths whose copies meet traffic control where they leave, and on the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PolicyDecisions {
+    through_traffic_control: PolicyDecision,
+    past_traffic_control: PolicyDecision,
 }
 
 /// Which datapath has a stream, and what the slow path beside a fast one reads of it.
@@ -84,6 +98,30 @@ pub(super) struct Subscriber {
     pub(super) route: Destination,
 }
 
+impl PolicyDecision {
+    fn note(&mut self, check: Check, reason: &str, is_bypassed: bool) {
+        if is_bypassed {
+            let skipped = format!("{}: {reason}", check.name());
+            if !self.bypassed.contains(&skipped) {
+                self.bypassed.push(skipped);
+            }
+        } else {
+            self.kernel.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+}
+
+impl PolicyDecisions {
+    /// `tc` hands its copies to the network stack, which sends them through traffic control.
+    fn on(&self, datapath: &str) -> &PolicyDecision {
+        if datapath == "tc" {
+            &self.through_traffic_control
+        } else {
+            &self.past_traffic_control
+        }
+    }
+}
+
 impl Stream {
     /// Opens the sockets; subscribers are added afterwards.
     pub(super) fn open(
@@ -102,9 +140,8 @@ impl Stream {
             past: StreamCounters::default(),
             place: Place::default(),
             socket,
-            policy: None,
+            policy: PolicyDecisions::default(),
             policy_version: None,
-            bypassed: Vec::new(),
             absent: None,
             ingest: Vec::new(),
             interfaces: Vec::new(),
@@ -150,46 +187,51 @@ impl Stream {
     /// Asks again whether the kernel would let every packet of the stream in and every copy out; whether the answer
     /// changed.
     pub(super) fn ask_policy(&mut self, policy: &PolicyMonitor) -> bool {
-        let mut decides = None;
-        let mut bypassed = Vec::new();
         let flows = if policy.is_empty() {
             Vec::new()
         } else {
             self.flows(policy)
         };
-        'flows: for (stages, flow) in flows {
-            for stage in stages {
-                let reason = match policy.at(*stage, &flow) {
+        let mut decisions = PolicyDecisions::default();
+        for (checks, flow) in flows {
+            for check in checks {
+                let reason = match policy.at(*check, &flow) {
                     Verdict::Accept => continue,
                     Verdict::Drop(rule) => format!("{rule} drops its packets"),
                     Verdict::Kernel(reason) => reason,
                 };
-                if !self.spec.bypass.contains(stage) {
-                    decides = Some(reason);
-                    break 'flows;
+                let is_bypassed = self.spec.bypass.contains(check);
+                if *check != Check::TcEgress {
+                    decisions
+                        .through_traffic_control
+                        .note(*check, &reason, is_bypassed);
                 }
-                let skipped = format!("{}: {reason}", stage.name());
-                if !bypassed.contains(&skipped) {
-                    bypassed.push(skipped);
-                }
+                decisions
+                    .past_traffic_control
+                    .note(*check, &reason, is_bypassed);
             }
         }
         self.policy_version = Some(policy.version());
-        self.bypassed = bypassed;
-        let changed = decides != self.policy;
-        if changed {
+        let before = mem::replace(&mut self.policy, decisions);
+        let datapath = self.place.datapath.as_deref().unwrap_or_default();
+        let (was, now) = (before.on(datapath), self.policy.on(datapath));
+        if was.kernel != now.kernel {
             let stream = &self.spec.name;
-            match &decides {
+            match &now.kernel {
                 Some(reason) => tracing::warn!(stream, reason, "the kernel decides on its packets"),
                 None => tracing::info!(stream, "the kernel lets all its packets through"),
             }
         }
-        self.policy = decides;
-        changed
+        before != self.policy
     }
 
-    /// The kinds of packets that a fast path takes past the kernel, with the stages that each would pass.
-    fn flows(&self, devices: &PolicyMonitor) -> Vec<(&'static [Stage], Flow)> {
+    /// What the kernel's policy comes to where this datapath has the stream.
+    pub(super) fn policy_on(&self, datapath: &str) -> &PolicyDecision {
+        self.policy.on(datapath)
+    }
+
+    /// The kinds of packets that a fast path takes past the kernel, with the checks that each would meet.
+    fn flows(&self, devices: &PolicyMonitor) -> Vec<(&'static [Check], Flow)> {
         let sources = match self.source_policy() {
             SourcePolicy::Allow(prefixes) => prefixes,
             SourcePolicy::Any | SourcePolicy::Latch { .. } => Vec::new(),
@@ -224,7 +266,7 @@ impl Stream {
                     ingress: Some(devices.device(ifindex)),
                     egress: None,
                 };
-                flows.push((Stage::RECEIVE, flow));
+                flows.push((Check::RECEIVE, flow));
             }
         }
         for subscriber in &self.subscribers {
@@ -251,7 +293,7 @@ impl Stream {
                     ingress: None,
                     egress: Some(devices.device(ifindex)),
                 };
-                flows.push((Stage::SEND, flow));
+                flows.push((Check::SEND, flow));
             }
         }
         flows
@@ -440,8 +482,8 @@ impl Stream {
         self.latch = holder;
     }
 
-    /// What a datapath is asked to do for this stream, which starts `diverted` or not.
-    pub(super) fn plan(&self, diverted: bool) -> plan::Stream {
+    /// What `datapath` is asked to do for this stream, which starts `diverted` or not.
+    pub(super) fn plan(&self, datapath: &str, diverted: bool) -> plan::Stream {
         let fixed_ttl = |subscriber: &Subscriber| subscriber.spec.ttl.is_some();
         let all_fixed = !self.subscribers.is_empty() && self.subscribers.iter().all(fixed_ttl);
         plan::Stream {
@@ -458,7 +500,7 @@ impl Stream {
                 source_pps: self.spec.rate.source.map(|rate| rate.0),
             },
             min_ttl: if all_fixed { 0 } else { 2 },
-            policy: self.policy.clone(),
+            policy: self.policy.on(datapath).kernel.clone(),
             work: self.spec.per_packet(),
             diverted,
             subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
@@ -489,7 +531,7 @@ impl Stream {
             SlowPath::Revert(handover) => (false, Some(handover)),
         };
         Work {
-            stream: self.plan(false),
+            stream: self.plan(self.place.datapath.as_deref().unwrap_or_default(), false),
             reads_ingest,
             handover: handover.cloned(),
         }
@@ -499,7 +541,7 @@ impl Stream {
     pub(super) fn set_userspace_only(&mut self, only: &BTreeSet<SubscriberId>) -> bool {
         let mut changed = false;
         for subscriber in &mut self.subscribers {
-            let before = std::mem::replace(
+            let before = mem::replace(
                 &mut subscriber.userspace_only,
                 only.contains(&subscriber.id),
             );

@@ -37,8 +37,12 @@ impl Core {
             let spec = &state.streams[at].spec;
             spec.check_work(datapath)
                 .map_err(|what| Error::bad_request(format!("stream \"{stream}\": {what}")))?;
-            let from = state.streams[at].place.datapath.clone();
-            (from.unwrap_or_default(), state.streams[at].policy.is_some())
+            let from = state.streams[at].place.datapath.clone().unwrap_or_default();
+            let is_kernels = |datapath: &str| {
+                is_fast(datapath) && state.streams[at].policy_on(datapath).kernel.is_some()
+            };
+            let is_kernels = is_kernels(&from) || is_kernels(datapath);
+            (from, is_kernels)
         };
         if from == datapath {
             return Ok(());

@@ -179,10 +179,11 @@ impl State {
             datapath: view.datapath,
             latched: view.latched,
             absent: stream.absent.clone(),
-            bypassed: if switch::is_fast(stream.place.datapath.as_deref().unwrap_or_default()) {
-                stream.bypassed.clone()
-            } else {
-                Vec::new()
+            bypassed: match stream.place.datapath.as_deref() {
+                Some(datapath) if switch::is_fast(datapath) => {
+                    stream.policy_on(datapath).bypassed.clone()
+                }
+                _ => Vec::new(),
             },
             drops: view.drops,
             copies_lost: view.copies_lost,
@@ -217,6 +218,9 @@ fn refusal(
         }
         (NextHop::Unresolved(UnresolvedReason::Local), Some(_)) => {
             Some("on this machine: userspace sends to it".into())
+        }
+        (NextHop::Unresolved(UnresolvedReason::Encapsulated), Some(_)) => {
+            Some("its route encapsulates packets: userspace sends to it".into())
         }
         (_, Some(fast)) => fast.slow_reason(stream.id, subscriber.id),
         (_, None) => None,
@@ -275,8 +279,8 @@ impl fmt::Display for Explanation {
         if let Some(reason) = &self.absent {
             write!(f, "\n  nothing can come in  {reason}")?;
         }
-        for stage in &self.bypassed {
-            write!(f, "\n  bypasses  {stage}")?;
+        for check in &self.bypassed {
+            write!(f, "\n  bypasses  {check}")?;
         }
         if self.drops.total() > 0 {
             write!(f, "\n  refused  {}", Counted(&self.drops))?;

@@ -60,6 +60,10 @@ impl<B: Debug + Send + 'static> datapath::Running<Relay> for InKernel<B> {
         None
     }
 
+    fn reattach(&mut self) -> Vec<String> {
+        self.attached.reattach()
+    }
+
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {
         Some(Arc::clone(&self.tables) as Arc<dyn FastPath>)
     }

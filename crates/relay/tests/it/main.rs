@@ -11,6 +11,7 @@ mod bpf_xdp;
 mod common;
 mod core;
 mod devices;
+mod differential;
 mod direct;
 mod limits;
 mod multicast;

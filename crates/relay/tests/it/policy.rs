@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use netdev::policy::Stage;
+use netdev::policy::Check;
 use relay::core::Core;
 
 use crate::common::relay_rig::{Rig, datagram, stream, subscriber};
@@ -164,7 +164,7 @@ fn bypassed_rules_are_skipped_and_named() {
         let rig = Rig::new(None);
         rig.load_rules(POLICIES[2].0);
         let mut spec = stream(datapath, INGEST, vec![subscriber("s", SUBSCRIBER)]);
-        spec.bypass = vec![Stage::NftInput];
+        spec.bypass = vec![Check::NftInput];
         let core = rig.serve(vec![spec]);
         let capture = rig.capture();
         rig.inject(&datagram(SENDER, INGEST, *b"x").frame());

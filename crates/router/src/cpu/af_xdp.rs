@@ -231,6 +231,12 @@ impl AfXdp {
         self.restrain()
     }
 
+    /// Attaches the program again where another program has detached it, and says what it found.
+    pub fn reattach(&mut self) -> Vec<String> {
+        let road = self.road.as_mut();
+        road.map_or_else(Vec::new, |road| road.attached.reattach())
+    }
+
     /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be
     /// asked about here is dropped from now on.
     ///

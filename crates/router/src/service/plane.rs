@@ -264,6 +264,15 @@ impl Dataplane {
         }
     }
 
+    /// Attaches programs again where others have detached them, and says what it found.
+    pub(super) fn reattach(&mut self) -> Vec<String> {
+        match self {
+            Self::Xdp { plane, .. } => plane.reattach(),
+            Self::AfXdp { plane, .. } => plane.reattach(),
+            Self::Kernel { .. } => Vec::new(),
+        }
+    }
+
     /// Says of which IP versions the kernel lacks rules that drop packets.
     pub(super) fn set_sole_filter(&mut self, sole_filter: [bool; 2]) -> Result<(), PlaneError> {
         match self {

@@ -1,5 +1,5 @@
-//! What of the kernel's policy keeps packets off a data plane: rules of nftables and IPsec, policy routing, settings and
-//! controllers of devices. It is looked at when the kernel announces a change, and every second for what it does not
+//! What of the kernel's policy keeps packets off a data plane: rules of nftables and IPsec, traffic control, IPVS, policy
+//! routing, settings and controllers of devices. It is looked at when the kernel announces a change, and every second for what it does not
 //! announce.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netdev::policy::{
-    Device, ForwardCheck, PolicyChanges, PolicyMonitor, ReversePath, Routing, RoutingPolicy,
-    Transit, Verdict,
+    Check, Device, PolicyChanges, PolicyMonitor, ReversePath, Routing, RoutingPolicy, Transit,
+    Verdict,
 };
 use netdev::{Link, Netlink};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -35,7 +35,7 @@ const MAX_PAIRS: usize = 4096;
 /// Packets that a check of the kernel is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    pub check: ForwardCheck,
+    pub check: Check,
     /// The device that they come by.
     pub from: String,
     /// The device that they leave by; none: any.
@@ -59,7 +59,7 @@ pub struct Findings {
 #[derive(Debug)]
 pub(super) struct Watch {
     interfaces: Vec<String>,
-    bypass: Vec<ForwardCheck>,
+    bypass: Vec<Check>,
     monitor: PolicyMonitor,
     routing: Routing,
     netlink: Netlink,
@@ -76,10 +76,7 @@ struct Basis {
 }
 
 impl Watch {
-    pub(super) fn new(
-        interfaces: &[String],
-        bypass: &[ForwardCheck],
-    ) -> Result<Self, netdev::Error> {
+    pub(super) fn new(interfaces: &[String], bypass: &[Check]) -> Result<Self, netdev::Error> {
         Ok(Self {
             interfaces: interfaces.to_vec(),
             bypass: bypass.to_vec(),
@@ -127,7 +124,7 @@ struct Judgement<'a> {
 }
 
 /// A check, the device that packets come by, the one that they leave by, and the reason.
-type Subject = (ForwardCheck, String, Option<String>, String);
+type Subject = (Check, String, Option<String>, String);
 
 impl<'a> Judgement<'a> {
     fn of(watch: &'a Watch, basis: &'a Basis) -> (Policy, Findings) {
@@ -157,18 +154,21 @@ impl<'a> Judgement<'a> {
     }
 
     fn port(&mut self, port: &Link, targets: &[&Link], ports: usize) -> PortPolicy {
-        let mut judged = PortPolicy::default();
+        let mut judged = PortPolicy {
+            fragments: self.watch.monitor.may_defragment(),
+            ..PortPolicy::default()
+        };
         for family in [Family::V4, Family::V6] {
-            for check in ForwardCheck::OF_INGRESS {
-                let found = self.of_ingress(check, port, family);
-                judged.kernel[family as usize] |= self.note(check, port, None, family, found);
+            for check in Check::FORWARD_INGRESS {
+                let found = self.of_ingress(*check, port, family);
+                judged.kernel[family as usize] |= self.note(*check, port, None, family, found);
             }
             if judged.kernel[family as usize] || self.watch.monitor.is_empty_for_forwarding() {
                 continue;
             }
             if ports * targets.len() > MAX_PAIRS {
                 let found = format!("there are more than {MAX_PAIRS} pairs of devices to look at");
-                let check = ForwardCheck::NftForward;
+                let check = Check::NftForward;
                 judged.kernel[family as usize] |= self.note(check, port, None, family, Some(found));
                 continue;
             }
@@ -181,14 +181,8 @@ impl<'a> Judgement<'a> {
         if wanted != ReversePath::Off {
             let name = &port.name;
             let found = format!("net.ipv4.conf.{name}.rp_filter or all.rp_filter is on");
-            if self.watch.bypass.contains(&ForwardCheck::ReversePath) {
-                self.note(
-                    ForwardCheck::ReversePath,
-                    port,
-                    None,
-                    Family::V4,
-                    Some(found),
-                );
+            if self.watch.bypass.contains(&Check::ReversePath) {
+                self.note(Check::ReversePath, port, None, Family::V4, Some(found));
             } else {
                 judged.reverse_path = wanted;
             }
@@ -198,16 +192,16 @@ impl<'a> Judgement<'a> {
 
     /// Lists the pairs that no check is about; whether these are all.
     fn pairs(&mut self, port: &Link, targets: &[&Link], family: Family) -> bool {
-        let mut found: Vec<(&Link, ForwardCheck, String)> = Vec::new();
+        let mut found: Vec<(&Link, Check, String)> = Vec::new();
         let mut all = true;
         for target in targets {
             let mut fast = true;
-            for check in ForwardCheck::OF_PAIRS {
-                let Some(reason) = self.of_pair(check, port, target, family) else {
+            for check in Check::FORWARD_PAIRS {
+                let Some(reason) = self.of_pair(*check, port, target, family) else {
                     continue;
                 };
-                fast &= self.watch.bypass.contains(&check);
-                found.push((target, check, reason));
+                fast &= self.watch.bypass.contains(check);
+                found.push((target, *check, reason));
             }
             all &= fast;
             if fast {
@@ -230,7 +224,7 @@ impl<'a> Judgement<'a> {
     }
 
     /// Why packets that come by a device are not all forwarded as if nothing looked at them.
-    fn of_ingress(&self, check: ForwardCheck, port: &Link, family: Family) -> Option<String> {
+    fn of_ingress(&self, check: Check, port: &Link, family: Family) -> Option<String> {
         let routing = match &self.basis.routing {
             Ok(routing) => routing,
             Err(error) => return Some(error.clone()),
@@ -242,14 +236,14 @@ impl<'a> Judgement<'a> {
             tagged: false,
         };
         match check {
-            ForwardCheck::Controller => {
+            Check::Controller => {
                 let controller = port.controller?;
                 let links = &self.basis.links;
                 let named = links.iter().find(|link| link.index == controller);
                 let name = named.map_or_else(|| controller.to_string(), |link| link.name.clone());
                 Some(format!("{} belongs to {name}", port.name))
             }
-            ForwardCheck::NftIngress if port.vlan.is_some() => {
+            Check::NftIngress if port.vlan.is_some() => {
                 let below = port.link.map(|below| Transit {
                     ingress: self.device(below),
                     tagged: true,
@@ -258,18 +252,14 @@ impl<'a> Judgement<'a> {
                 let mut hooks = [Some(packets), below].into_iter().flatten();
                 hooks.find_map(|packets| self.ask(check, &packets))
             }
-            ForwardCheck::NftIngress | ForwardCheck::NftPrerouting => self.ask(check, &packets),
+            Check::TcIngress | Check::NftIngress | Check::NftPrerouting | Check::Ipvs => {
+                self.ask(check, &packets)
+            }
             _ => routing.obstacle(check, port, packets.v4),
         }
     }
 
-    fn of_pair(
-        &self,
-        check: ForwardCheck,
-        port: &Link,
-        target: &Link,
-        family: Family,
-    ) -> Option<String> {
+    fn of_pair(&self, check: Check, port: &Link, target: &Link, family: Family) -> Option<String> {
         let packets = |egress: u32, tagged| Transit {
             v4: family == Family::V4,
             ingress: self.device(port.index),
@@ -279,11 +269,11 @@ impl<'a> Judgement<'a> {
         let found = self.ask(check, &packets(target.index, false));
         // A VLAN's packets leave by the device below as well.
         let below = target.link.filter(|_| target.vlan.is_some());
-        let below = below.filter(|_| check == ForwardCheck::NftEgress);
+        let below = below.filter(|_| check == Check::NftEgress);
         found.or_else(|| self.ask(check, &packets(below?, true)))
     }
 
-    fn ask(&self, check: ForwardCheck, packets: &Transit) -> Option<String> {
+    fn ask(&self, check: Check, packets: &Transit) -> Option<String> {
         match self.watch.monitor.at_check(check, packets) {
             Verdict::Accept => None,
             Verdict::Drop(rule) => Some(format!("{rule} drops its packets")),
@@ -303,7 +293,7 @@ impl<'a> Judgement<'a> {
     /// Notes what was found, if anything was; whether it leaves packets to the kernel.
     fn note(
         &mut self,
-        check: ForwardCheck,
+        check: Check,
         from: &Link,
         to: Option<&Link>,
         family: Family,
@@ -418,10 +408,19 @@ fn run(
         if let Some((policy, found)) = watch.look(|| first.yields()) {
             keep(policy, found, follower, published);
         }
+        reattach(follower);
         first.works();
         if !pause(stopped) {
             return;
         }
+    }
+}
+
+/// Puts programs back that others have taken off.
+fn reattach(follower: &RwLock<Follower<Dataplane>>) {
+    let follower = follower.read().unwrap_or_else(PoisonError::into_inner);
+    for change in follower.with(|follow| follow.plane_mut().reattach()) {
+        tracing::error!("{change}");
     }
 }
 

@@ -39,6 +39,11 @@ impl Attachments {
         Ok(())
     }
 
+    /// As [`netdev::Attachments::reattach`].
+    pub(super) fn reattach(&mut self) -> Vec<String> {
+        self.attached.reattach()
+    }
+
     /// Puts this program in the place of `before`'s, where that is attached. What cannot be done
     /// everywhere is done nowhere.
     pub(super) fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {

@@ -65,6 +65,7 @@ pub(super) fn port_key(port: &Port) -> types::port_key {
 /// `enum port_flags` of bpf/layout.h.
 pub(super) fn port(port: &Port, policy: &PortPolicy) -> types::port {
     let bits = policy.kernel.into_iter().chain(policy.by_pair);
+    let bits = bits.chain([policy.fragments]);
     let flags = (0..)
         .zip(bits)
         .fold(0, |flags, (bit, set)| flags | u8::from(set) << bit);

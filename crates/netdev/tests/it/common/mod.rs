@@ -5,10 +5,11 @@
 )]
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::libbpf_sys;
 use netdev::{LinkSpec, Netlink};
 use sys::netns::{self, Namespace};
 
@@ -104,4 +105,27 @@ impl Pair {
 
 pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// A program called `test` that returns `value`: 0 drops in XDP and on cgroups, and lets pass in tc.
+pub fn program(kind: libbpf_sys::bpf_prog_type, value: i32) -> OwnedFd {
+    // mov64 r0, value; exit
+    let mut code = [libbpf_sys::bpf_insn::default(); 2];
+    code[0].code = 0xb7;
+    code[0].imm = value;
+    code[1].code = 0x95;
+    // SAFETY: the name and the licence are C strings, the code is as long as said.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            kind,
+            c"test".as_ptr(),
+            c"Dual BSD/GPL".as_ptr(),
+            code.as_ptr(),
+            2,
+            std::ptr::null_mut(),
+        )
+    };
+    assert!(fd >= 0, "load: {}", std::io::Error::from_raw_os_error(-fd));
+    // SAFETY: the descriptor was just made.
+    unsafe { OwnedFd::from_raw_fd(fd) }
 }

@@ -1,0 +1,214 @@
+//! What traffic control does with the packets of a device: programs and filters of others, and queueing disciplines.
+
+use std::collections::BTreeMap;
+use std::{fmt, io};
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use super::Verdict;
+use super::dump::{Client, is_absent};
+use super::nftables::attribute::{find, string};
+use crate::attach::{Direction, tcx_programs};
+use crate::{Error, Link, Netlink, clsact, program};
+
+/// Disciplines that the kernel or a distribution gives every device. They order packets and drop what does not fit.
+const ORDINARY: [&str; 8] = [
+    "noqueue",
+    "noop",
+    "pfifo_fast",
+    "pfifo",
+    "bfifo",
+    "fq",
+    "fq_codel",
+    "mq",
+];
+/// How often a dump that a change interrupts is begun again.
+const ATTEMPTS: usize = 8;
+
+/// Reads the traffic control of the network namespace in which it was made.
+pub(super) struct Reader {
+    client: Client,
+    netlink: Netlink,
+}
+
+/// The traffic control of a network namespace at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TrafficControl {
+    /// What decides about packets, by index of the device.
+    ingress: BTreeMap<u32, String>,
+    egress: BTreeMap<u32, String>,
+    /// The devices by which packets of a VLAN device, a bridge or a bond come and go.
+    below: BTreeMap<u32, Vec<u32>>,
+}
+
+/// A discipline of a device.
+enum Discipline {
+    /// Where filters are: no queue. One called `ingress` has none for what leaves.
+    Filters {
+        is_shared: bool,
+        has_egress: bool,
+    },
+    Queue(String),
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Opens sockets in the calling thread's namespace.
+    pub(super) fn open() -> Result<Self, Error> {
+        Ok(Self {
+            client: Client::new(NETLINK_ROUTE).map_err(Error::Socket)?,
+            netlink: Netlink::new()?,
+        })
+    }
+
+    /// Reads what is on these devices.
+    pub(super) fn read(&mut self, links: &[Link]) -> Result<TrafficControl, Error> {
+        let mut control = TrafficControl::default();
+        let disciplines = self.disciplines()?;
+        for link in links {
+            if let (Some(_), Some(lower)) = (link.vlan, link.link) {
+                control.below.entry(link.index).or_default().push(lower);
+            }
+            if let Some(controller) = link.controller {
+                let ports = control.below.entry(controller).or_default();
+                ports.push(link.index);
+            }
+            let of_link = disciplines.iter().filter(|(index, _)| *index == link.index);
+            let of_link: Vec<&Discipline> = of_link.map(|(_, discipline)| discipline).collect();
+            for direction in [Direction::Ingress, Direction::Egress] {
+                if let Some(what) = self.decides(link, direction, &of_link)? {
+                    let what = format!("{what} of {}", link.name);
+                    control.side_mut(direction).insert(link.index, what);
+                }
+            }
+        }
+        Ok(control)
+    }
+
+    /// The first thing that decides about packets on one side of a device.
+    fn decides(
+        &mut self,
+        link: &Link,
+        direction: Direction,
+        disciplines: &[&Discipline],
+    ) -> Result<Option<String>, Error> {
+        // A kernel without tcx has nothing attached by it.
+        for id in tcx_programs(link.index, direction).unwrap_or_default() {
+            let name = program::name(id).unwrap_or_else(|| id.to_string());
+            if !program::is_own(&name) {
+                return Ok(Some(format!("the tc program {name}")));
+            }
+        }
+        for discipline in disciplines {
+            let what = match discipline {
+                Discipline::Filters {
+                    has_egress: false, ..
+                } if direction == Direction::Egress => continue,
+                Discipline::Filters {
+                    is_shared: true, ..
+                } => "a shared block of filters".to_owned(),
+                Discipline::Filters { .. } => {
+                    match clsact::foreign(&mut self.netlink, link.index, direction)? {
+                        Some(kind) => format!("a tc filter ({kind})"),
+                        None => continue,
+                    }
+                }
+                Discipline::Queue(kind) if direction == Direction::Egress => {
+                    format!("the queueing discipline {kind}")
+                }
+                Discipline::Queue(_) => continue,
+            };
+            return Ok(Some(what));
+        }
+        Ok(None)
+    }
+
+    /// Those that are not ordinary, with the devices that they are on.
+    fn disciplines(&mut self) -> Result<Vec<(u32, Discipline)>, Error> {
+        /// `RTM_GETQDISC`
+        const GET: u16 = 38;
+        /// `struct tcmsg` of any device
+        const REQUEST: [u8; 20] = [0; 20];
+        let action = "listing queueing disciplines";
+        for _ in 0..ATTEMPTS {
+            match self.client.dump(GET, &REQUEST) {
+                Ok(objects) => {
+                    let read = |body: &Vec<u8>| Discipline::read(body);
+                    return Ok(objects.iter().filter_map(read).collect());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A kernel without traffic control.
+                Err(error) if is_absent(&error) => return Ok(Vec::new()),
+                Err(error) => return Err(Error::refused(action, error)),
+            }
+        }
+        let cause = io::Error::other("they change faster than they can be read");
+        Err(Error::refused(action, cause))
+    }
+}
+
+impl Discipline {
+    /// `struct tcmsg` (family, padding, device, handle, parent, information) and its attributes (`TCA_*`).
+    fn read(body: &[u8]) -> Option<(u32, Self)> {
+        const HEADER: usize = 20;
+        const KIND: u16 = 1;
+        const INGRESS_BLOCK: u16 = 13;
+        const EGRESS_BLOCK: u16 = 14;
+        let ifindex = u32::from_ne_bytes(*body.get(4..)?.first_chunk()?);
+        let attributes = body.get(HEADER..)?;
+        let kind = string(attributes, KIND)?;
+        let is_shared = [INGRESS_BLOCK, EGRESS_BLOCK]
+            .into_iter()
+            .any(|block| find(attributes, block).is_some());
+        match kind.as_str() {
+            "clsact" | "ingress" => {
+                let has_egress = kind == "clsact";
+                let filters = Self::Filters {
+                    is_shared,
+                    has_egress,
+                };
+                Some((ifindex, filters))
+            }
+            ordinary if ORDINARY.contains(&ordinary) => None,
+            _ => Some((ifindex, Self::Queue(kind))),
+        }
+    }
+}
+
+impl TrafficControl {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ingress.is_empty() && self.egress.is_empty()
+    }
+
+    /// What it does with packets on one side of a device and of those below it.
+    pub(super) fn at(&self, direction: Direction, ifindex: u32) -> Verdict {
+        let side = match direction {
+            Direction::Ingress => &self.ingress,
+            Direction::Egress => &self.egress,
+        };
+        let mut waiting = vec![ifindex];
+        let mut seen = Vec::new();
+        while let Some(ifindex) = waiting.pop() {
+            if let Some(what) = side.get(&ifindex) {
+                return Verdict::Kernel(what.clone());
+            }
+            if !seen.contains(&ifindex) {
+                seen.push(ifindex);
+                waiting.extend(self.below.get(&ifindex).into_iter().flatten());
+            }
+        }
+        Verdict::Accept
+    }
+
+    fn side_mut(&mut self, direction: Direction) -> &mut BTreeMap<u32, String> {
+        match direction {
+            Direction::Ingress => &mut self.ingress,
+            Direction::Egress => &mut self.egress,
+        }
+    }
+}

@@ -31,8 +31,8 @@ impl Names {
             ("DEST6", &self.destination[1]),
             ("RECEIVER4", &self.receiver[0]),
             ("RECEIVER6", &self.receiver[1]),
-            ("OUTPORT", &self.receiver_port.to_string()),
-            ("INPORT", &self.port.to_string()),
+            ("PORT_OUT", &self.receiver_port.to_string()),
+            ("PORT_IN", &self.port.to_string()),
         ] {
             filled = filled.replace(word, value);
         }
@@ -150,12 +150,12 @@ pub const POLICIES: &[Policy] = &[
         [R, R],
     ),
     rules(
-        "nft 'table inet f { chain i { type filter hook input priority 0; policy drop; ct state established,related accept; ct state invalid drop; udp dport INPORT accept; }; }'",
+        "nft 'table inet f { chain i { type filter hook input priority 0; policy drop; ct state established,related accept; ct state invalid drop; udp dport PORT_IN accept; }; }'",
         [F, F],
         [F, F],
     ),
     rules(
-        "nft 'table inet f { chain i { type filter hook input priority 0; policy drop; ct state established,related accept; udp dport INPORT accept; }; }'",
+        "nft 'table inet f { chain i { type filter hook input priority 0; policy drop; ct state established,related accept; udp dport PORT_IN accept; }; }'",
         [F, F],
         [F, F],
     ),
@@ -170,7 +170,7 @@ pub const POLICIES: &[Policy] = &[
         [F, R],
     ),
     rules(
-        "nft 'table inet f { chain i { type filter hook input priority 0; udp dport INPORT limit rate over 100000/second burst 1000 packets drop; }; }'",
+        "nft 'table inet f { chain i { type filter hook input priority 0; udp dport PORT_IN limit rate over 100000/second burst 1000 packets drop; }; }'",
         [F, F],
         [K, K],
     ),
@@ -185,7 +185,7 @@ pub const POLICIES: &[Policy] = &[
         [R, R],
     ),
     rules(
-        "nft 'table inet f { chain c { udp dport INPORT return; drop; }; chain i { type filter hook input priority 0; policy drop; jump c; accept; }; }'",
+        "nft 'table inet f { chain c { udp dport PORT_IN return; drop; }; chain i { type filter hook input priority 0; policy drop; jump c; accept; }; }'",
         [F, F],
         [F, F],
     ),
@@ -196,7 +196,7 @@ pub const POLICIES: &[Policy] = &[
         [R, R],
     ),
     rules(
-        "nft 'table inet f { chain o { type filter hook output priority 0; policy drop; meta l4proto { icmp, ipv6-icmp } accept; udp dport OUTPORT accept; }; }'",
+        "nft 'table inet f { chain o { type filter hook output priority 0; policy drop; meta l4proto { icmp, ipv6-icmp } accept; udp dport PORT_OUT accept; }; }'",
         [F, F],
         [F, F],
     ),
@@ -222,7 +222,7 @@ pub const POLICIES: &[Policy] = &[
         [F, F],
     ),
     rules(
-        "nft 'table inet f { chain f { type filter hook forward priority 0; policy drop; udp dport INPORT accept; }; }'",
+        "nft 'table inet f { chain f { type filter hook forward priority 0; policy drop; udp dport PORT_IN accept; }; }'",
         [K, K],
         [F, F],
     ),
@@ -282,7 +282,7 @@ pub const POLICIES: &[Policy] = &[
         [F, F],
     ),
     rules(
-        "nft 'table inet f { chain f { type filter hook forward priority 0; ip saddr . udp dport { SENDER4 . INPORT } drop; }; }'",
+        "nft 'table inet f { chain f { type filter hook forward priority 0; ip saddr . udp dport { SENDER4 . PORT_IN } drop; }; }'",
         [R, F],
         [F, F],
     ),
@@ -303,7 +303,7 @@ pub const POLICIES: &[Policy] = &[
         [R, F],
     ),
     rules(
-        "nft 'table ip6 f { chain p { type filter hook prerouting priority raw; udp dport INPORT drop; }; }'",
+        "nft 'table ip6 f { chain p { type filter hook prerouting priority raw; udp dport PORT_IN drop; }; }'",
         [F, R],
         [F, R],
     ),
@@ -313,7 +313,7 @@ pub const POLICIES: &[Policy] = &[
         [F, F],
     ),
     rules(
-        "nft 'table ip f { chain p { type nat hook prerouting priority -100; udp dport INPORT dnat to 192.0.2.1; }; }'",
+        "nft 'table ip f { chain p { type nat hook prerouting priority -100; udp dport PORT_IN dnat to 192.0.2.1; }; }'",
         [R, F],
         [R, F],
     ),
@@ -323,7 +323,7 @@ pub const POLICIES: &[Policy] = &[
         [K, K],
     ),
     rules(
-        "nft 'table inet f { chain p { type filter hook prerouting priority raw; udp dport INPORT notrack; }; }'",
+        "nft 'table inet f { chain p { type filter hook prerouting priority raw; udp dport PORT_IN notrack; }; }'",
         [K, K],
         [K, K],
     ),
@@ -350,7 +350,7 @@ pub const POLICIES: &[Policy] = &[
         [F, F],
     ),
     rules(
-        "nft 'table inet f { chain p { type filter hook postrouting priority 0; udp dport OUTPORT drop; }; }'",
+        "nft 'table inet f { chain p { type filter hook postrouting priority 0; udp dport PORT_OUT drop; }; }'",
         [R, R],
         [R, R],
     ),
@@ -410,7 +410,7 @@ pub const POLICIES: &[Policy] = &[
         [F, F],
     ),
     policy(
-        "iptables-nft -P INPUT DROP; iptables-nft -A INPUT -p udp --dport INPORT -j ACCEPT",
+        "iptables-nft -P INPUT DROP; iptables-nft -A INPUT -p udp --dport PORT_IN -j ACCEPT",
         "nft flush ruleset",
         [F, F],
         [F, F],
@@ -496,8 +496,8 @@ pub const POLICIES: &[Policy] = &[
         [F, F],
     ),
     policy(
-        "ip rule add ipproto udp dport OUTPORT prohibit; ip -6 rule add ipproto udp dport OUTPORT prohibit",
-        "ip rule del ipproto udp dport OUTPORT prohibit; ip -6 rule del ipproto udp dport OUTPORT prohibit",
+        "ip rule add ipproto udp dport PORT_OUT prohibit; ip -6 rule add ipproto udp dport PORT_OUT prohibit",
+        "ip rule del ipproto udp dport PORT_OUT prohibit; ip -6 rule del ipproto udp dport PORT_OUT prohibit",
         [R, R],
         [R, R],
     ),

@@ -34,6 +34,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/lpm/src/fib6/",
     "crates/features/src/kernel/calls.rs",
     "crates/netdev/src/attach.rs",
+    "crates/netdev/src/program.rs",
     "crates/probes/src/programs.rs",
     "crates/router/src/gpu/launch.rs",
     "crates/router/src/gpu/native.rs",

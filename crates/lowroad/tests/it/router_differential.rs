@@ -69,7 +69,7 @@ impl Rig {
                 source: SocketAddr::new(address(&near), 4000),
                 destination: SocketAddr::new(address(&far), PORT),
                 own: address(&to_client),
-                behind: beside(address(&far)),
+                behind: neighbour_of(address(&far)),
             }
         };
         let paths = [path(true), path(false)];
@@ -210,7 +210,7 @@ impl Rig {
 }
 
 /// The address that differs in the last bit.
-fn beside(address: IpAddr) -> IpAddr {
+fn neighbour_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(v4) => IpAddr::from((v4.to_bits() ^ 1).to_be_bytes()),
         IpAddr::V6(v6) => IpAddr::from((v6.to_bits() ^ 1).to_be_bytes()),

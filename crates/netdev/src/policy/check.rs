@@ -69,11 +69,11 @@ impl Check {
         Self::NftEgress,
         Self::TcEgress,
     ];
-    const RECEIVED: usize = 8;
+    const RECEIVE_CHECKS: usize = 8;
     /// Those of [`Self::LOCAL`] that packets to a socket meet.
-    pub const RECEIVE: &[Self] = Self::LOCAL.split_at(Self::RECEIVED).0;
+    pub const RECEIVE: &[Self] = Self::LOCAL.split_at(Self::RECEIVE_CHECKS).0;
     /// Those of [`Self::LOCAL`] that packets from a socket meet.
-    pub const SEND: &[Self] = Self::LOCAL.split_at(Self::RECEIVED).1;
+    pub const SEND: &[Self] = Self::LOCAL.split_at(Self::RECEIVE_CHECKS).1;
     /// What packets that this machine forwards meet, in this order.
     pub const FORWARD: &[Self] = &[
         Self::TcIngress,

@@ -81,16 +81,19 @@ impl Attachments {
     /// Attaches again where another program has detached this one, unless the device is gone. Says once what was detached,
     /// and why it could not be attached again.
     pub fn reattach(&mut self) -> Vec<String> {
-        let mut changes = Vec::new();
-        let detached = self.attached.iter_mut();
+        let attached = self.attached.iter_mut();
         let detached =
-            detached.filter_map(|(ifindex, one)| (!one.is_attached()).then_some(*ifindex));
-        for ifindex in detached.collect::<Vec<_>>() {
+            attached.filter_map(|(ifindex, one)| (!one.is_attached()).then_some(*ifindex));
+        let detached: BTreeSet<u32> = detached.chain(self.lost.iter().copied()).collect();
+        let mut changes = Vec::new();
+        for ifindex in detached {
             let found = Netlink::new().and_then(|mut netlink| netlink.link_by_index(ifindex));
             let Ok(link) = found else {
+                self.lost.remove(&ifindex);
                 continue;
             };
-            let kept = self.attached.remove(&ifindex);
+            // Dropped first: a filter is removed by its place, which the next one takes.
+            drop(self.attached.remove(&ifindex));
             let name = &link.name;
             match self.attach(ifindex) {
                 Ok(()) => {
@@ -100,7 +103,6 @@ impl Attachments {
                     ));
                 }
                 Err(error) => {
-                    self.attached.extend(kept.map(|kept| (ifindex, kept)));
                     if self.lost.insert(ifindex) {
                         changes.push(format!("detached from {name} by another program: {error}"));
                     }
@@ -112,12 +114,14 @@ impl Attachments {
 
     /// Detaches from the devices that `leaves` selects, and returns them.
     pub fn detach_from(&mut self, leaves: impl Fn(u32) -> bool) -> Vec<u32> {
+        self.lost.retain(|ifindex| !leaves(*ifindex));
         let left = self.attached.extract_if(.., |ifindex, _| leaves(*ifindex));
         left.map(|(ifindex, _)| ifindex).collect()
     }
 
     /// Detaches everywhere.
     pub fn clear(&mut self) {
+        self.lost.clear();
         self.attached.clear();
     }
 

@@ -655,6 +655,12 @@ pub const POLICIES: &[Policy] = &[
         [K, R],
     ),
     policy(
+        "tc qdisc replace dev OUTDEV root pfifo limit 1000",
+        "tc qdisc del dev OUTDEV root",
+        [F, F],
+        [F, F],
+    ),
+    policy(
         "tc qdisc replace dev OUTDEV root tbf rate 1gbit burst 100k latency 50ms",
         "tc qdisc del dev OUTDEV root",
         [K, K],

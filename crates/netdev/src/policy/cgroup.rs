@@ -34,8 +34,15 @@ impl CgroupPrograms {
         let first = |hooks: &[bpf_attach_type]| {
             hooks.iter().find_map(|hook| {
                 let ids = program::attached(cgroup.as_raw_fd(), *hook, BPF_F_QUERY_EFFECTIVE);
-                let id = *ids.ok()?.first()?;
-                Some(program::name(id).unwrap_or_else(|| id.to_string()))
+                match ids {
+                    Ok(ids) => {
+                        let id = *ids.first()?;
+                        Some(program::name(id).unwrap_or_else(|| id.to_string()))
+                    }
+                    // A kernel that attaches none here.
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
+                    Err(error) => Some(format!("(unknown: {error})")),
+                }
             })
         };
         Self {

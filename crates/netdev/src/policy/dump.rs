@@ -33,6 +33,12 @@ struct Datagram {
     is_last: bool,
 }
 
+/// The error in a message that ends an answer, negative; 0 where there is none.
+fn code(body: &[u8]) -> i32 {
+    body.first_chunk()
+        .map_or(0, |code| i32::from_ne_bytes(*code))
+}
+
 /// Whether the kernel lacks what was asked for.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(
@@ -122,13 +128,9 @@ impl Client {
             }
             read.is_consistent &= field(6) & NLM_F_DUMP_INTR == 0;
             match field(4) {
-                DONE => read.is_last = true,
-                ERROR => {
-                    let code = body
-                        .first_chunk()
-                        .map_or(0, |code| i32::from_ne_bytes(*code));
-                    return Err(io::Error::from_raw_os_error(-code));
-                }
+                // The end of a dump that failed half way has the error.
+                DONE if code(body) >= 0 => read.is_last = true,
+                DONE | ERROR => return Err(io::Error::from_raw_os_error(-code(body))),
                 _ => read.objects.push(body.to_vec()),
             }
         }

@@ -27,6 +27,8 @@ pub struct PolicyMonitor {
     names: BTreeMap<u32, String>,
     routing: Routing,
     routing_policy: RoutingPolicy,
+    /// Whether `routing_policy` was ever read.
+    is_routing_known: bool,
     sources: SourceRoutes,
     /// None where only forwarded packets are asked about: who forwards knows all routes.
     service_routes: Option<ServiceRoutes>,
@@ -67,6 +69,7 @@ impl PolicyMonitor {
             names: BTreeMap::new(),
             routing: Routing::open()?,
             routing_policy: RoutingPolicy::default(),
+            is_routing_known: false,
             sources: SourceRoutes::open()?,
             service_routes: None,
             traffic_control_reader: traffic_control::Reader::open()?,
@@ -99,11 +102,15 @@ impl PolicyMonitor {
             })
         };
         let mut changed = !self.policy.as_ref().is_ok_and(same);
-        if let Ok(links) = self.netlink.links() {
-            let control = self.traffic_control_reader.read(&links);
-            let control = control.map_err(|error| error.to_string());
-            changed |= control != self.traffic_control;
-            self.traffic_control = control;
+        let links = self.netlink.links();
+        let control = match &links {
+            Ok(links) => self.traffic_control_reader.read(links),
+            Err(error) => Err(Error::Socket(std::io::Error::other(error.to_string()))),
+        };
+        let control = control.map_err(|error| error.to_string());
+        changed |= control != self.traffic_control;
+        self.traffic_control = control;
+        if let Ok(links) = links {
             let names = links.into_iter().map(|link| (link.index, link.name));
             let before = mem::replace(&mut self.names, names.collect());
             changed |= before != self.names;
@@ -112,6 +119,7 @@ impl PolicyMonitor {
         if let Ok(policy) = self.routing.read() {
             changed |= policy != self.routing_policy;
             self.routing_policy = policy;
+            self.is_routing_known = true;
         }
         if let Some(routes) = &mut self.service_routes {
             changed |= routes.refresh();
@@ -160,6 +168,7 @@ impl PolicyMonitor {
         let routes = self.service_routes.as_ref();
         self.is_empty_for_forwarding()
             && self.cgroup.is_empty()
+            && self.is_routing_known
             && !self.checks_sources()
             && routes.is_none_or(ServiceRoutes::is_empty)
             && [true, false].map(|v4| self.routing_policy.rule_by_headers(v4)) == [None, None]
@@ -177,6 +186,9 @@ impl PolicyMonitor {
     pub fn at(&self, check: Check, flow: &Flow) -> Verdict {
         let index = |device: &Option<Device>| device.as_ref().map(|device| device.index);
         match (&self.policy, check) {
+            (_, Check::ReversePath | Check::IpRules) if !self.is_routing_known => {
+                Verdict::Kernel("the routing policy cannot be read".to_owned())
+            }
             (_, Check::ReversePath) => self.reverse_path(flow),
             (_, Check::TcIngress) => self.traffic_control(Direction::Ingress, index(&flow.ingress)),
             (_, Check::TcEgress) => self.traffic_control(Direction::Egress, index(&flow.egress)),

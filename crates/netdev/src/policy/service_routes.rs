@@ -13,8 +13,8 @@ use super::nftables::attribute::find;
 use crate::Error;
 use crate::socket::split;
 
-/// `RTNLGRP_IPV4_ROUTE`
-const GROUP: [u32; 1] = [7];
+/// Links and IPv4 routes (`RTNLGRP_*`): that a route goes with its device is not announced.
+const GROUPS: [u32; 2] = [1, 7];
 /// How often a dump that a change interrupts is begun again.
 const ATTEMPTS: usize = 8;
 
@@ -47,7 +47,7 @@ impl ServiceRoutes {
     pub(super) fn open() -> Result<Self, Error> {
         let mut routes = Self {
             client: Client::new(NETLINK_ROUTE).map_err(Error::Socket)?,
-            changes: subscribe(NETLINK_ROUTE, &GROUP).map_err(Error::Socket)?,
+            changes: subscribe(NETLINK_ROUTE, &GROUPS).map_err(Error::Socket)?,
             routes: Ok(BTreeSet::new()),
             is_stale: true,
         };
@@ -90,12 +90,18 @@ impl ServiceRoutes {
     /// Looks whether what the kernel announced is about such a route.
     fn drain(&mut self) {
         const HEADER: usize = 16;
+        /// `RTM_NEWLINK`, `RTM_DELLINK`
+        const OF_LINKS: [u8; 2] = [16, 17];
+        let may_go = !self.is_empty();
         let mut buffer = vec![0; 32 << 10];
         loop {
             match self.changes.recv(&mut &mut buffer[..], 0) {
                 Ok(length) => {
-                    let mut bodies = split(&buffer[..length]).filter_map(|one| one.get(HEADER..));
-                    self.is_stale |= bodies.any(|body| ServiceRoute::read(body).is_some());
+                    let mut messages = split(&buffer[..length]);
+                    self.is_stale |= messages.any(|message| match message.get(4) {
+                        Some(kind) if OF_LINKS.contains(kind) => may_go,
+                        _ => message.get(HEADER..).and_then(ServiceRoute::read).is_some(),
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // More came than fits.

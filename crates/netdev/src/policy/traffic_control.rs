@@ -12,16 +12,7 @@ use crate::attach::{Direction, tcx_programs};
 use crate::{Error, Link, Netlink, clsact, program};
 
 /// Disciplines that the kernel or a distribution gives every device. They order packets and drop what does not fit.
-const ORDINARY: [&str; 8] = [
-    "noqueue",
-    "noop",
-    "pfifo_fast",
-    "pfifo",
-    "bfifo",
-    "fq",
-    "fq_codel",
-    "mq",
-];
+const ORDINARY: [&str; 6] = ["noqueue", "noop", "pfifo_fast", "pfifo", "bfifo", "mq"];
 /// How often a dump that a change interrupts is begun again.
 const ATTEMPTS: usize = 8;
 
@@ -49,6 +40,10 @@ enum Discipline {
         has_egress: bool,
     },
     Queue(String),
+    /// `fq_codel`, which may have filters that classify and drop.
+    FairQueue {
+        handle: u32,
+    },
 }
 
 impl fmt::Debug for Reader {
@@ -97,8 +92,15 @@ impl Reader {
         direction: Direction,
         disciplines: &[&Discipline],
     ) -> Result<Option<String>, Error> {
-        // A kernel without tcx has nothing attached by it.
-        for id in tcx_programs(link.index, direction).unwrap_or_default() {
+        let ids = match tcx_programs(link.index, direction) {
+            Ok(ids) => ids,
+            // A kernel without tcx has nothing attached by it, and a device that is gone neither.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENODEV)) => {
+                Vec::new()
+            }
+            Err(error) => return Err(Error::refused("listing tcx programs", error)),
+        };
+        for id in ids {
             let name = program::name(id).unwrap_or_else(|| id.to_string());
             if !program::is_own(&name) {
                 return Ok(Some(format!("the tc program {name}")));
@@ -121,11 +123,37 @@ impl Reader {
                 Discipline::Queue(kind) if direction == Direction::Egress => {
                     format!("the queueing discipline {kind}")
                 }
-                Discipline::Queue(_) => continue,
+                Discipline::FairQueue { handle } if direction == Direction::Egress => {
+                    if !self.has_filters(link.index, *handle)? {
+                        continue;
+                    }
+                    "filters of the queueing discipline fq_codel".to_owned()
+                }
+                Discipline::Queue(_) | Discipline::FairQueue { .. } => continue,
             };
             return Ok(Some(what));
         }
         Ok(None)
+    }
+
+    /// Whether a discipline has filters of its own.
+    fn has_filters(&mut self, ifindex: u32, handle: u32) -> Result<bool, Error> {
+        /// `RTM_GETTFILTER`
+        const GET: u16 = 46;
+        // One without a handle can be no filter's parent.
+        if handle == 0 {
+            return Ok(false);
+        }
+        // `struct tcmsg`: family and padding, device, handle, parent, information.
+        let request = [0, ifindex, 0, handle, 0].map(u32::to_ne_bytes).concat();
+        match self.client.dump(GET, &request) {
+            Ok(filters) => Ok(!filters.is_empty()),
+            // The device or the discipline is gone.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {
+                Ok(false)
+            }
+            Err(error) => Err(Error::refused("listing tc filters", error)),
+        }
     }
 
     /// Those that are not ordinary, with the devices that they are on.
@@ -175,9 +203,22 @@ impl Discipline {
                 Some((ifindex, filters))
             }
             ordinary if ORDINARY.contains(&ordinary) => None,
+            "fq_codel" => {
+                let handle = u32::from_ne_bytes(*body.get(8..)?.first_chunk()?);
+                Some((ifindex, Self::FairQueue { handle }))
+            }
+            "fq" if !limits_rate(attributes) => None,
             _ => Some((ifindex, Self::Queue(kind))),
         }
     }
+}
+
+/// Whether `fq` limits the rate of each flow (`TCA_FQ_FLOW_MAX_RATE`).
+fn limits_rate(attributes: &[u8]) -> bool {
+    const OPTIONS: u16 = 2;
+    const MAX_RATE: u16 = 7;
+    let rate = find(attributes, OPTIONS).and_then(|options| find(options, MAX_RATE));
+    rate.is_some_and(|rate| rate.iter().any(|byte| *byte != 0xff))
 }
 
 impl TrafficControl {

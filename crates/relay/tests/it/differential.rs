@@ -131,11 +131,11 @@ impl Served {
             let plain = zoo.iter().find(|specimen| specimen.name == name);
             let arrived = self.deliver(std::slice::from_ref(plain.unwrap()));
             let explanation = self.core.explain(Some(stream)).unwrap().remove(0);
-            let left = |slow: &relay::core::Slow| slow.reason.starts_with("left to the kernel");
+            let is_fast = explanation.served == 1 && explanation.unattached.is_empty();
             match arrived.is_empty() {
                 true => Outcome::Refused,
-                false if explanation.slow.iter().any(left) => Outcome::Kernel,
-                false => Outcome::Fast,
+                false if is_fast => Outcome::Fast,
+                false => Outcome::Kernel,
             }
         })
     }

@@ -224,7 +224,7 @@ fn what_others_detach_is_attached_again() {
     }
     assert_eq!(reattach(&mut tc), [again]);
     assert_eq!(reattach(&mut tc), [""; 0]);
-    // A device that is gone is no loss of that kind.
+    // Nobody has detached the program from a device that is gone.
     pair.near.netlink().delete_link(pair.ifindex).unwrap();
     assert_eq!(reattach(&mut xdp), [""; 0]);
 }

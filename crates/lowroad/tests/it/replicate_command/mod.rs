@@ -109,10 +109,11 @@ mkdir disk/app
 echo before >disk/app/before
 started=
 trap 'kill $started 2>/dev/null || true' EXIT
-# ready FILE: what was started last has said so there
+# ready FILE: waits until the last command in the background has written "ready" to FILE, its standard output. An earlier
+# command may have written to the same file: it counts only once the new command has opened and truncated it.
 ready() {
     started="$started $!"
-    until grep -qs ready "$1"; do
+    until test "/proc/$!/fd/1" -ef "$1" && grep -qs ready "$1"; do
         kill -0 $!
         sleep 0.01
     done

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::marker::PhantomData;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use control::config::{Document, Error};
@@ -62,6 +63,11 @@ pub(crate) trait JobBench: Sized + 'static {
 
     /// Runs one trial in a fresh topology.
     fn trial(&mut self, spec: &JobTrialSpec<'_, Self::Load>) -> Result<Outcome>;
+
+    /// How long the trials so far have spent on what stays for later ones.
+    fn set_up_time(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The measure of a bench's trials.
@@ -173,6 +179,11 @@ pub(crate) struct TrialSpec<'a> {
 pub(crate) trait Bench {
     /// As [`JobBench::trial`].
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome>;
+
+    /// As [`JobBench::set_up_time`].
+    fn set_up_time(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The requirements of any job. See [`JobRequirements`].
@@ -287,6 +298,10 @@ impl<B: JobBench> Bench for AnyBench<B> {
             seed: spec.seed,
             block: spec.block,
         })
+    }
+
+    fn set_up_time(&self) -> Duration {
+        self.of_job.set_up_time()
     }
 }
 

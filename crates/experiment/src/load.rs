@@ -40,6 +40,19 @@ pub(crate) trait JobLoad: Clone + Debug + DeserializeOwned + Send + Sync + 'stat
 
     /// The measure under this load, if it differs from the experiment's.
     fn measure(&self) -> Option<Self::Measure>;
+
+    /// What a bench sets up once for all trials under this load, for estimates of time.
+    fn shared_set_up(&self, _measure: Self::Measure) -> Option<SharedSetUp> {
+        None
+    }
+}
+
+/// What a bench sets up once for all trials of a build of `lowroad`.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedSetUp {
+    /// Loads with the same key share it.
+    pub(crate) key: String,
+    pub(crate) seconds: f64,
 }
 
 /// The methods of [`JobLoad`] for the keys that every load has, `measure` and `duration`. They are fields of each load,
@@ -97,6 +110,10 @@ impl Load {
         self.duration().0.as_secs_f64() * self.0.windows()
     }
 
+    pub(crate) fn shared_set_up(&self) -> Option<SharedSetUp> {
+        self.0.shared_set_up()
+    }
+
     /// The load as its job knows it, and what is measured; none where it is another job's.
     pub(crate) fn of_job<L: JobLoad>(&self) -> Option<(&L, L::Measure)> {
         let condition: &dyn Any = self.0.as_ref();
@@ -126,6 +143,7 @@ trait Condition: Any + Debug + Send + Sync {
     fn measure(&self) -> &'static str;
     fn windows(&self) -> f64;
     fn sees_all_cpus(&self) -> bool;
+    fn shared_set_up(&self) -> Option<SharedSetUp>;
     fn clone_box(&self) -> Box<dyn Condition>;
 }
 
@@ -152,6 +170,10 @@ impl<L: JobLoad> Condition for JobCondition<L> {
 
     fn sees_all_cpus(&self) -> bool {
         self.measure.sees_all_cpus()
+    }
+
+    fn shared_set_up(&self) -> Option<SharedSetUp> {
+        self.load.shared_set_up(self.measure)
     }
 
     fn clone_box(&self) -> Box<dyn Condition> {

@@ -122,18 +122,30 @@ impl Plan {
         sum / self.loads.len().max(1) as f64 + self.overhead_s
     }
 
-    /// About how long `trials` trials take.
+    /// About how long `trials` trials take, with what is set up once for all of them.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
     pub(crate) fn seconds_of(&self, trials: usize) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
-        let trials = trials as f64;
-        trials * self.trial_seconds()
+        match trials {
+            0 => 0.0,
+            trials => self.set_up_seconds() + trials as f64 * self.trial_seconds(),
+        }
+    }
+
+    /// About how long the bench takes for what it sets up once: for the job's own arms together, and for each other arm.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate of a small count")]
+    fn set_up_seconds(&self) -> f64 {
+        let shared = self.loads.iter().filter_map(Load::shared_set_up);
+        let shared: BTreeMap<String, f64> = shared.map(|one| (one.key, one.seconds)).collect();
+        let is_custom = |arm: &&String| self.custom.contains_key(*arm);
+        let custom = self.arms.iter().filter(is_custom).count();
+        let builds = custom + usize::from(custom < self.arms.len());
+        builds as f64 * shared.values().sum::<f64>()
     }
 
     /// About how long the whole experiment takes.
     pub fn seconds(&self) -> f64 {
         // The baseline runs two more times a block.
-        let trials = self.blocks * self.loads.len() * (self.arms.len() + 2);
-        trials as f64 * self.trial_seconds()
+        self.seconds_of(self.blocks * self.loads.len() * (self.arms.len() + 2))
     }
 
     /// About how long `--quick` takes.

@@ -289,7 +289,8 @@ impl Runner<'_> {
         let mut done = 0;
         while let Some((block, loads)) = record.next() {
             let next = self.sections(block, &loads).concat().len();
-            if exceeds(limit, self.started.elapsed(), done, next) {
+            let (elapsed, set_up) = (self.started.elapsed(), self.bench.set_up_time());
+            if exceeds(limit, elapsed, set_up, done, next) {
                 let blocks = record.blocks();
                 return Ok(End::OutOfTime { blocks });
             }
@@ -297,11 +298,12 @@ impl Runner<'_> {
                 Ok(Some(block)) => {
                     if first && !record.header.quick {
                         // It tells how long this machine takes. A quick run keeps to what was announced.
-                        let all = at_pace(self.started.elapsed(), done, trials);
+                        let all =
+                            self.bench.set_up_time().as_secs_f64() + self.at_pace(done, trials);
                         limit = limit.max(Duration::from_secs_f64(all * TIME_LIMIT));
                     }
                     first = false;
-                    let left = at_pace(self.started.elapsed(), done, trials.saturating_sub(done));
+                    let left = self.at_pace(done, trials.saturating_sub(done));
                     watch.block(&block, record.blocks(), left);
                 }
                 Ok(None) => {
@@ -315,6 +317,16 @@ impl Runner<'_> {
             }
         }
         Ok(End::Complete)
+    }
+
+    /// How many seconds `trials` take at the pace of the `done` ones, without what is set up once.
+    fn at_pace(&self, done: usize, trials: usize) -> f64 {
+        let elapsed = self.started.elapsed();
+        at_pace(
+            elapsed.saturating_sub(self.bench.set_up_time()),
+            done,
+            trials,
+        )
     }
 
     /// The number of trials that remain of the blocks that were asked for.
@@ -500,9 +512,11 @@ impl Runner<'_> {
     }
 }
 
-/// Whether the next trials would end after the limit, at the pace of those that are done.
-fn exceeds(limit: Duration, elapsed: Duration, done: usize, next: usize) -> bool {
-    done > 0 && elapsed.as_secs_f64() + at_pace(elapsed, done, next) > limit.as_secs_f64()
+/// Whether the next trials would end after the limit, at the pace of those that are done. `set_up` of the elapsed time was
+/// spent on what stays.
+fn exceeds(limit: Duration, elapsed: Duration, set_up: Duration, done: usize, next: usize) -> bool {
+    let pace = elapsed.saturating_sub(set_up);
+    done > 0 && elapsed.as_secs_f64() + at_pace(pace, done, next) > limit.as_secs_f64()
 }
 
 /// How many seconds the remaining trials take at the pace of those that are done.

@@ -186,10 +186,14 @@ fn broken_account_is_no_result() {
 #[test]
 fn run_ends_before_its_time_limit() {
     let limit = Duration::from_secs(120);
-    let after = |elapsed, done, next| exceeds(limit, Duration::from_secs(elapsed), done, next);
+    let seconds = Duration::from_secs;
+    let after = |elapsed, done, next| exceeds(limit, seconds(elapsed), Duration::ZERO, done, next);
     assert!(!after(60, 30, 30), "two seconds a trial");
     assert!(after(60, 30, 31));
     assert!(!after(500, 0, 9), "some trials always run");
+    let after_set_up = |next| exceeds(limit, seconds(60), seconds(50), 5, next);
+    assert!(!after_set_up(30), "two seconds a trial, after 50 seconds");
+    assert!(after_set_up(31));
 }
 
 /// A bench on which these arms fail.

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use toml::Value;
 use units::Span;
 
+use super::forwarding;
 use super::tables::{Table, Traffic};
 use crate::bench::JobTrialSpec;
-use crate::load::{JobLoad, JobMeasure, common_keys, option_words};
+use crate::load::{JobLoad, JobMeasure, SharedSetUp, common_keys, option_words};
 
 /// One trial of the router.
 pub(super) type TrialSpec<'a> = JobTrialSpec<'a, Load>;
@@ -75,6 +76,13 @@ impl JobLoad for Load {
     type Measure = Measure;
 
     common_keys!();
+
+    fn shared_set_up(&self, measure: Measure) -> Option<SharedSetUp> {
+        match measure {
+            Measure::Forward => forwarding::shared_set_up(self),
+            _ => None,
+        }
+    }
 
     /// `uniform 901899-prefixes`, `fw1 100k uniform`.
     fn label(&self) -> String {

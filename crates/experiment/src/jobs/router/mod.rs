@@ -17,6 +17,7 @@ mod tables;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use datapath::Missing;
@@ -451,6 +452,10 @@ impl JobBench for RouterBench {
             huge_pages,
             folder,
         })
+    }
+
+    fn set_up_time(&self) -> Duration {
+        self.networks.set_up_time
     }
 
     fn trial(&mut self, spec: &TrialSpec<'_>) -> Result<Outcome> {

@@ -10,7 +10,7 @@ bpf::skeleton!(mod skel = "forward");
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use datapath::Missing;
@@ -20,10 +20,11 @@ use probes::occupancy::OccupancyProbe;
 pub(super) use self::network::MAX_NEXT_HOPS;
 use self::network::{Network, NetworkSpec};
 use super::files::{Files, table_key};
-use super::tables::Traffic;
+use super::tables::{Table, Traffic};
 use crate::account::{accountant, idle, spent, watch};
 use crate::arms::ProgramArm;
 use crate::jobs::router::load::{Load, TrialSpec};
+use crate::load::SharedSetUp;
 use crate::noise::Watch;
 use crate::outcome::Outcome;
 use crate::program::program;
@@ -152,10 +153,34 @@ fn rules(load: &Load) -> usize {
     count.and_then(|count| count.try_into().ok()).unwrap_or(0)
 }
 
+/// How long a kernel and a router take to take in a route, about.
+const SECONDS_PER_ROUTE: f64 = 15e-6;
+
+/// What is set up once for all trials under the load, for one build.
+pub(super) fn shared_set_up(load: &Load) -> Option<SharedSetUp> {
+    let (Some(Table::Ipv4(routes)) | Some(Table::Ipv6(routes))) = load.table else {
+        return None;
+    };
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let seconds = routes as f64 * SECONDS_PER_ROUTE;
+    Some(SharedSetUp {
+        key: network_key(load),
+        seconds,
+    })
+}
+
+/// Loads that one network serves have the same key.
+fn network_key(load: &Load) -> String {
+    let (table, rules) = (table_key(load), rules(load));
+    format!("{table} {:?} {:?} {rules}", load.traffic, load.flows)
+}
+
 /// The networks that are up, which stay: a kernel takes seconds to take a full table in.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     up: HashMap<String, Network>,
+    /// How long bringing them up has taken.
+    pub(super) set_up_time: Duration,
 }
 
 impl Networks {
@@ -167,9 +192,9 @@ impl Networks {
         let rules = rules(load);
         let build = spec.lowroad.path().display();
         let program = spec.program.map_or("", |program| &program.name);
-        let table = table_key(load);
-        let key = format!("{table} {traffic} {flows} {rules} {build} {program}");
+        let key = format!("{} {build} {program}", network_key(load));
         if !self.up.contains_key(&key) {
+            let started = Instant::now();
             let network = Network::up(&NetworkSpec {
                 prefixes: files.prefixes(load)?,
                 traffic,
@@ -181,6 +206,7 @@ impl Networks {
                 program: spec.program,
             })?;
             self.up.insert(key.clone(), network);
+            self.set_up_time += started.elapsed();
         }
         self.up.get_mut(&key).context("it was just brought up")
     }

@@ -4,8 +4,10 @@
 //! with packets, and what a plan and a counter are, belongs to the job.
 
 mod class;
+mod detachment;
 
 pub use class::{Classify, ErrorClass};
+pub use detachment::Detachment;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -48,8 +50,13 @@ pub trait Running<J: Job>: Send {
     /// Why it has stopped by itself, if it has (its interface disappeared, a thread died).
     fn failed(&self) -> Option<String>;
 
-    /// Attaches its programs again where others have detached them, and says what it found.
-    fn reattach(&mut self) -> Vec<String> {
+    /// Attaches its programs again where other programs have detached them, and returns what has changed.
+    fn reattach(&mut self) -> Vec<Detachment> {
+        Vec::new()
+    }
+
+    /// What other programs have detached since the start, by device.
+    fn detachments(&self) -> Vec<Detachment> {
         Vec::new()
     }
 

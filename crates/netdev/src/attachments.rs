@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
+use datapath::Detachment;
+
 use crate::attach::{self, Attachment, Direction};
 use crate::{Error, Netlink, XdpMode};
 
@@ -21,8 +23,8 @@ pub enum Hook {
 pub struct Attachments {
     hook: Hook,
     attached: BTreeMap<u32, Attachment>,
-    /// Devices that others have detached it from, and that it could not be attached to again.
-    lost: BTreeSet<u32>,
+    /// Devices that other programs have detached it from. Those with an error are not in `attached`.
+    detachments: BTreeMap<u32, Detachment>,
     program: OwnedFd,
 }
 
@@ -32,7 +34,7 @@ impl Attachments {
         Self {
             hook,
             attached: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            detachments: BTreeMap::new(),
             program,
         }
     }
@@ -78,50 +80,56 @@ impl Attachments {
         Ok(())
     }
 
-    /// Attaches again where another program has detached this one, unless the device is gone. Says once what was detached,
-    /// and why it could not be attached again.
-    pub fn reattach(&mut self) -> Vec<String> {
+    /// Attaches again where another program has detached this one, unless the device is gone. Returns what was detached,
+    /// and what could not be attached again for another reason than before.
+    pub fn reattach(&mut self) -> Vec<Detachment> {
         let attached = self.attached.iter_mut();
         let detached =
             attached.filter_map(|(ifindex, one)| (!one.is_attached()).then_some(*ifindex));
-        let detached: BTreeSet<u32> = detached.chain(self.lost.iter().copied()).collect();
+        let mut detached: BTreeSet<u32> = detached.collect();
+        let failed = self.detachments.iter();
+        let failed = failed.filter(|(_, detachment)| detachment.error.is_some());
+        detached.extend(failed.map(|(ifindex, _)| *ifindex));
         let mut changes = Vec::new();
         for ifindex in detached {
             let found = Netlink::new().and_then(|mut netlink| netlink.link_by_index(ifindex));
             let Ok(link) = found else {
-                self.lost.remove(&ifindex);
+                self.detachments.remove(&ifindex);
                 continue;
             };
             // Dropped first: a filter is removed by its place, which the next one takes.
-            drop(self.attached.remove(&ifindex));
-            let name = &link.name;
-            match self.attach(ifindex) {
-                Ok(()) => {
-                    self.lost.remove(&ifindex);
-                    changes.push(format!(
-                        "detached from {name} by another program; attached again"
-                    ));
-                }
-                Err(error) => {
-                    if self.lost.insert(ifindex) {
-                        changes.push(format!("detached from {name} by another program: {error}"));
-                    }
-                }
+            let is_new = self.attached.remove(&ifindex).is_some();
+            let error = self.attach(ifindex).err().map(|error| error.to_string());
+            let before = self.detachments.get(&ifindex);
+            let count = before.map_or(0, |before| before.count) + u64::from(is_new);
+            let detachment = Detachment {
+                device: link.name,
+                count,
+                error,
+            };
+            if before != Some(&detachment) {
+                changes.push(detachment.clone());
             }
+            self.detachments.insert(ifindex, detachment);
         }
         changes
     }
 
+    /// What other programs have detached this one from.
+    pub fn detachments(&self) -> Vec<Detachment> {
+        self.detachments.values().cloned().collect()
+    }
+
     /// Detaches from the devices that `leaves` selects, and returns them.
     pub fn detach_from(&mut self, leaves: impl Fn(u32) -> bool) -> Vec<u32> {
-        self.lost.retain(|ifindex| !leaves(*ifindex));
+        self.detachments.retain(|ifindex, _| !leaves(*ifindex));
         let left = self.attached.extract_if(.., |ifindex, _| leaves(*ifindex));
         left.map(|(ifindex, _)| ifindex).collect()
     }
 
     /// Detaches everywhere.
     pub fn clear(&mut self) {
-        self.lost.clear();
+        self.detachments.clear();
         self.attached.clear();
     }
 
@@ -131,13 +139,6 @@ impl Attachments {
 
     pub fn devices(&self) -> impl Iterator<Item = u32> + '_ {
         self.attached.keys().copied()
-    }
-
-    /// A device that has disappeared since the program was attached to it.
-    pub fn disappeared(&self) -> Option<u32> {
-        let mut netlink = Netlink::new().ok()?;
-        self.devices()
-            .find(|ifindex| netlink.link_by_index(*ifindex).is_err())
     }
 
     /// Puts the program of `other` in the place of this one's on a device, which stays this one's until

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use datapath::{Classify, ErrorClass, Missing};
+use datapath::{Classify, Detachment, ErrorClass, Missing};
 use netdev::policy::PolicyChanges;
 use netdev::requirement;
 use serde::Serialize;
@@ -34,7 +34,7 @@ use tables::{Files, FromImage};
 pub use api::handle;
 pub use machine::machine;
 pub use plane::Traffic;
-pub use policy::{Finding, Findings};
+pub use policy::{Finding, Findings, findings};
 
 /// How long tables without room for all routes stay, before larger ones take their place, and how much longer each time
 /// that these have no room either.
@@ -120,6 +120,8 @@ struct RoomShortage {
 pub struct Status {
     pub datapath: &'static str,
     pub interfaces: Vec<Interface>,
+    /// What other programs have detached.
+    pub detachments: Vec<Detachment>,
     /// What the kernel's policy comes to.
     pub policy: Findings,
     /// IP versions whose rules the kernel has not: packets that one may drop, and that the datapath cannot ask the rules
@@ -345,10 +347,15 @@ impl Service {
             xdp::settle();
         }
         let follower = self.follower();
-        let (packets, attached, fallback) = follower.with(|follow| {
+        let (packets, attached, detachments, fallback) = follower.with(|follow| {
             let plane = follow.plane();
             let packets = plane.packets(&self.published, earlier.as_ref());
-            (packets, plane.attached(), plane.fallen())
+            (
+                packets,
+                plane.attached(),
+                plane.detachments(),
+                plane.fallen(),
+            )
         });
         let loaded = self.loaded();
         let by_kernel = self.config.datapath == Datapath::Kernel;
@@ -359,6 +366,7 @@ impl Service {
         Status {
             datapath: self.config.datapath.name(),
             interfaces: interfaces.collect(),
+            detachments,
             policy: self.guard.as_ref().map(Guard::findings).unwrap_or_default(),
             kernel_lacks_rules: self.kernel_lacks_rules(),
             ecmp_seed: self.config.ecmp_seed,

@@ -19,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use bpf::{Map, PerCpu};
+use datapath::Detachment;
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, Program};
 use lpm::{Layout4, NextHop, Prefix4, Prefix6, Rib};
@@ -238,9 +239,14 @@ impl Xdp {
         self.gates.set_policy(policy)
     }
 
-    /// Attaches the program again where another program has detached it, and says what it found.
-    pub fn reattach(&mut self) -> Vec<String> {
+    /// Attaches the program again where another program has detached it, and returns what has changed.
+    pub fn reattach(&mut self) -> Vec<Detachment> {
         self.attached.reattach()
+    }
+
+    /// What other programs have detached the program from.
+    pub fn detachments(&self) -> Vec<Detachment> {
+        self.attached.detachments()
     }
 
     /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be

@@ -164,6 +164,14 @@ impl<T> Port<T> {
         }
     }
 
+    /// Closes the socket: its frames are appended to `free`, and what the kernel has not taken is reported as lost. Returns
+    /// how many frames are lost, because a device still sends them.
+    pub(crate) fn close(mut self, free: &mut Vec<Frame>, outcome: impl FnMut(T, Outcome)) -> usize {
+        self.give_up(outcome);
+        free.append(&mut self.staged);
+        self.socket.close(free)
+    }
+
     /// Packets that were handed to this socket and did not fit, since it was bound.
     pub fn dropped(&self) -> u64 {
         let statistics = self.socket.statistics().unwrap_or_default();

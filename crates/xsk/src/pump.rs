@@ -14,11 +14,19 @@ use crate::{Bind, Error, Frame, Outcome, Port, Umem};
 #[derive(Debug)]
 pub struct Pump<T = ()> {
     pub umem: Umem,
-    /// They stay open, and in their places: closing one would lose its frames.
+    /// They stay in their places until one is closed.
     pub ports: Vec<Port<T>>,
     /// The last used is used next, while it is in the cache.
     pub free: Vec<Frame>,
     batch: Vec<Frame>,
+    closed: Closed,
+}
+
+/// What ports came to that are closed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Closed {
+    dropped: u64,
+    lost_frames: usize,
 }
 
 /// How a wait ended.
@@ -42,6 +50,7 @@ impl<T> Pump<T> {
             ports: Vec::new(),
             free,
             batch: Vec::new(),
+            closed: Closed::default(),
         })
     }
 
@@ -52,6 +61,19 @@ impl<T> Pump<T> {
     pub fn open(&mut self, bind: Bind) -> Result<usize, Error> {
         self.ports.push(Port::bind(&self.umem, bind)?);
         Ok(self.ports.len() - 1)
+    }
+
+    /// Closes a port. Those behind it move up by one place. What the kernel has not taken is reported as lost. Packets
+    /// that have arrived and were not received are gone.
+    pub fn close(&mut self, port: usize, outcome: impl FnMut(T, Outcome)) {
+        let port = self.ports.remove(port);
+        self.closed.dropped += port.dropped();
+        self.closed.lost_frames += port.close(&mut self.free, outcome);
+    }
+
+    /// Frames that were lost with ports, because a device still sent them when its port was closed.
+    pub fn lost_frames(&self) -> usize {
+        self.closed.lost_frames
     }
 
     /// Lets a port hold so many frames to receive into, and gives the kernel the first ones.
@@ -125,7 +147,7 @@ impl<T> Pump<T> {
 
     /// Packets that were handed to the sockets and did not fit, since they were bound.
     pub fn dropped(&self) -> u64 {
-        self.ports.iter().map(Port::dropped).sum()
+        self.closed.dropped + self.ports.iter().map(Port::dropped).sum::<u64>()
     }
 
     /// Waits until a port has packets to receive, for at most `timeout`.

@@ -139,6 +139,19 @@ impl<T: Copy> Producer<T> {
         self.produced.wrapping_sub(self.consumed) as usize
     }
 
+    /// Takes back the entries that the other side has not taken, which is gone.
+    pub(crate) fn take_back(&mut self, mut take: impl FnMut(T)) {
+        let mut counter = self.shared.consumer().load(Ordering::Acquire);
+        while counter != self.produced {
+            // SAFETY: this side wrote the entry, and the other side takes nothing any more.
+            take(unsafe { self.shared.entry(counter).read() });
+            counter = counter.wrapping_add(1);
+        }
+        self.consumed = self.produced;
+        let consumer = self.shared.consumer();
+        consumer.store(self.produced, Ordering::Release);
+    }
+
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.shared.needs_wakeup()
     }
@@ -247,6 +260,17 @@ mod tests {
         let mut got = Vec::new();
         assert_eq!(consumer.take(3, |entry| got.push(entry)), 3);
         assert_eq!((got, producer.room(10)), (vec![0, 1, 2], 3));
+    }
+
+    #[test]
+    fn entries_that_were_not_taken_are_taken_back() {
+        let (mut producer, mut consumer) = pair(4);
+        producer.publish(0..4);
+        consumer.take(1, |_| {});
+        let mut back = Vec::new();
+        producer.take_back(|entry| back.push(entry));
+        assert_eq!((back, producer.pending()), (vec![1, 2, 3], 0));
+        producer.take_back(|entry| panic!("{entry} was taken back before"));
     }
 
     #[test]

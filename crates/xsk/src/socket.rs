@@ -81,6 +81,8 @@ pub struct Socket {
     fill: Producer<u64>,
     completion: Consumer<u64>,
     umem: Umem,
+    /// Frames that are in the rings or with the kernel.
+    lent: usize,
     fd: Arc<OwnedFd>,
 }
 
@@ -133,6 +135,7 @@ impl Socket {
             fill: Producer::new(fr, fill),
             completion: Consumer::new(cr, completion),
             umem: umem.clone(),
+            lent: 0,
             fd: Arc::new(fd),
         })
     }
@@ -153,15 +156,18 @@ impl Socket {
             frame.clear();
             umem.give(frame).0
         }));
+        self.lent += count;
         count
     }
 
     /// Appends at most `limit` received packets to `frames`, in order; returns how many.
     pub fn receive(&mut self, frames: &mut Vec<Frame>, limit: usize) -> usize {
         let umem = &self.umem;
-        self.receive.take(limit, |packet| {
+        let count = self.receive.take(limit, |packet| {
             frames.extend(umem.take_back(packet.addr, packet.len));
-        })
+        });
+        self.lent = self.lent.saturating_sub(count);
+        count
     }
 
     /// Hands packets from the front of `frames` over for transmission, in order, as many as fit;
@@ -177,15 +183,41 @@ impl Socket {
                 options: 0,
             }
         }));
+        self.lent += count;
         count
     }
 
     /// Appends every frame whose transmission is over to `frames`; returns how many.
     pub fn complete(&mut self, frames: &mut Vec<Frame>) -> usize {
         let umem = &self.umem;
-        self.completion.take(usize::MAX, |address| {
+        let count = self.completion.take(usize::MAX, |address| {
             frames.extend(umem.take_back(address, 0));
-        })
+        });
+        self.lent = self.lent.saturating_sub(count);
+        count
+    }
+
+    /// Closes the socket and appends the frames that it has to `frames`, received packets included. Returns how many
+    /// frames are lost, because a device still sends them.
+    pub fn close(self, frames: &mut Vec<Frame>) -> usize {
+        let Self {
+            mut receive,
+            mut transmit,
+            mut fill,
+            mut completion,
+            umem,
+            lent,
+            fd,
+        } = self;
+        // The kernel does not touch the rings any more once the descriptor is closed. They stay mapped.
+        drop(fd);
+        let before = frames.len();
+        let mut take_back = |address, length| frames.extend(umem.take_back(address, length));
+        completion.take(usize::MAX, |address| take_back(address, 0));
+        receive.take(usize::MAX, |packet| take_back(packet.addr, packet.len));
+        fill.take_back(|address| take_back(address, 0));
+        transmit.take_back(|packet| take_back(packet.addr, packet.len));
+        lent.saturating_sub(frames.len() - before)
     }
 
     /// Packets handed over that the kernel has not taken yet.

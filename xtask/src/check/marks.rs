@@ -41,6 +41,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/router/src/gpu/recorded.rs",
     "crates/router/src/gpu/resident.rs",
     "crates/router-c/src/",
+    "crates/test-support/src/bpf_link.rs",
 ];
 
 pub(super) fn check() -> Result<Outcome> {

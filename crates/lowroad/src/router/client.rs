@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use control::Client;
+use datapath::Detachment;
 use router::config::CONTROL;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::exit::{self, Failure};
@@ -127,6 +129,12 @@ pub(super) fn status(answer: &Value) -> String {
             "not there"
         };
         let _ = writeln!(text, "interface  {}  {state}", word(&interface["name"]));
+    }
+    for detachment in answer["detachments"].as_array().into_iter().flatten() {
+        // An answer of another version is shown without it.
+        if let Ok(detachment) = Detachment::deserialize(detachment) {
+            let _ = writeln!(text, "{detachment}");
+        }
     }
     for family in ["ipv4", "ipv6"] {
         let of = &routes[family];

@@ -18,6 +18,7 @@ mod netbench;
 mod netbench_agent;
 mod onnx;
 mod pcap_out;
+mod relay_attachment;
 mod relay_server;
 mod relay_smoke;
 mod replicate;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{MsgFlags, send};
 use packet::build::{self, Extension};
 use serde_json::Value;
+use test_support::bpf_link;
 use testbed::{Bed, Child, Host};
 
 use crate::router_topology::{TIMEOUT, answer, serve_between, topology};
@@ -22,7 +23,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 struct Rig {
     bed: Bed,
     folder: tempfile::TempDir,
-    _served: Child,
+    served: Child,
 }
 
 impl Rig {
@@ -34,7 +35,7 @@ impl Rig {
         Self {
             bed,
             folder,
-            _served: served,
+            served,
         }
     }
 
@@ -230,6 +231,29 @@ fn a_bypassed_check_is_skipped_and_named() {
         for v4 in [true, false] {
             assert!(rig.passes(v4), "{datapath}");
         }
+    }
+}
+
+#[test]
+fn a_program_that_another_one_detaches_is_attached_again() {
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in FAST {
+        let rig = Rig::new(&format!("detached-{datapath}"), datapath, "");
+        let client = rig.host("router").interface("client").unwrap().clone();
+        for times in 1..=2 {
+            let detached = bpf_link::detach(rig.served.id(), "xdp", client.ifindex);
+            assert_eq!(detached, 1, "{datapath}");
+            rig.until("attached again", || {
+                let status = rig.status();
+                let detachment = &status["detachments"][0];
+                detachment["count"] == times
+                    && detachment["device"] == *client.name
+                    && detachment["error"].is_null()
+            });
+        }
+        rig.open();
     }
 }
 

@@ -2,7 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "the child speaks to its test")]
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::process;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::libbpf_sys;
 use netdev::attach::{self, Direction, TcVia};
 use netdev::{Attachments, Error, Hook, LinkSpec, XdpMode, clsact};
+use test_support::bpf_link;
 
 use crate::common::{Pair, Space, program};
 use crate::policy::load;
@@ -21,7 +23,7 @@ fn xdp_of(space: &Space, ifindex: u32) -> Option<XdpMode> {
 /// The filters on both sides of a device, as `tc` would list them.
 fn qdiscs(space: &Space, interface: &str) -> String {
     space.run(|| {
-        let output = std::process::Command::new("tc")
+        let output = process::Command::new("tc")
             .args(["qdisc", "show", "dev", interface])
             .output()
             .unwrap();
@@ -116,11 +118,11 @@ fn a_killed_owner_leaves_no_link_and_a_filter_that_clean_removes() {
         return;
     }
     let pair = Pair::new();
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+    let mut child = process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
         .arg("attach::a_killed_owner_leaves_no_link_and_a_filter_that_clean_removes")
         .env(ROLE, &pair.near.name)
-        .stdout(std::process::Stdio::piped())
+        .stdout(process::Stdio::piped())
         .spawn()
         .unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
@@ -163,34 +165,6 @@ fn wait_until(done: impl Fn() -> bool) {
     }
 }
 
-/// Ends the link of a device as `bpftool link detach` does.
-fn detach_link(ifindex: u32, kind: libbpf_sys::bpf_link_type) {
-    let mut id = 0;
-    // SAFETY: the identifier is written where it is read from.
-    while unsafe { libbpf_sys::bpf_link_get_next_id(id, &raw mut id) } == 0 {
-        // SAFETY: takes no pointers.
-        let descriptor = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
-        if descriptor < 0 {
-            continue;
-        }
-        // SAFETY: the descriptor was just made, and has no other owner.
-        let link = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        // SAFETY: all zero is a valid value of each field.
-        let mut info: libbpf_sys::bpf_link_info = unsafe { std::mem::zeroed() };
-        let mut length = u32::try_from(size_of_val(&info)).unwrap();
-        // SAFETY: `info` has room for `length` bytes and asks for no strings.
-        let failed = unsafe {
-            libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut length)
-        };
-        // SAFETY: the device is at the same place for both kinds.
-        let device = unsafe { info.__bindgen_anon_1.xdp.ifindex };
-        if failed == 0 && info.type_ == kind && device == ifindex {
-            // SAFETY: takes no pointers.
-            assert_eq!(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }, 0);
-        }
-    }
-}
-
 #[test]
 fn what_others_detach_is_attached_again() {
     if !sys::require::root() {
@@ -202,12 +176,16 @@ fn what_others_detach_is_attached_again() {
         pair.near.run(|| attached.attach(pair.ifindex).unwrap());
         attached
     };
-    let reattach = |attached: &mut Attachments| pair.near.run(|| attached.reattach());
+    let reattach = |attached: &mut Attachments| {
+        let changes = pair.near.run(|| attached.reattach());
+        let text = changes.iter().map(ToString::to_string);
+        text.collect::<Vec<_>>()
+    };
     let again = "detached from eth0 by another program; attached again";
     let (native, ingress) = (Hook::Xdp(XdpMode::Native), Hook::Tc(Direction::Ingress));
     let mut xdp = attach(libbpf_sys::BPF_PROG_TYPE_XDP, native);
     assert_eq!(reattach(&mut xdp), [""; 0]);
-    detach_link(pair.ifindex, libbpf_sys::BPF_LINK_TYPE_XDP);
+    assert_eq!(bpf_link::detach(process::id(), "xdp", pair.ifindex), 1);
     assert_eq!(xdp_of(&pair.near, pair.ifindex), None);
     assert_eq!(reattach(&mut xdp), [again]);
     assert_eq!(xdp_of(&pair.near, pair.ifindex), Some(XdpMode::Native));
@@ -220,10 +198,11 @@ fn what_others_detach_is_attached_again() {
             "",
         );
     } else {
-        detach_link(pair.ifindex, libbpf_sys::BPF_LINK_TYPE_TCX);
+        assert_eq!(bpf_link::detach(process::id(), "tcx", pair.ifindex), 1);
     }
     assert_eq!(reattach(&mut tc), [again]);
     assert_eq!(reattach(&mut tc), [""; 0]);
+    assert_eq!(tc.detachments()[0].count, 1);
     // Nobody has detached the program from a device that is gone.
     pair.near.netlink().delete_link(pair.ifindex).unwrap();
     assert_eq!(reattach(&mut xdp), [""; 0]);

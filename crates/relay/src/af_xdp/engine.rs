@@ -34,6 +34,8 @@ pub(super) struct Engine {
     /// By stream slot.
     streams: Vec<Fan>,
     steering: Steering,
+    /// Where the steering program finds the sockets of the queues that are received from: interface and queue.
+    places: BTreeMap<(u32, u32), u32>,
 }
 
 /// Where one stream's copies go.
@@ -72,6 +74,7 @@ impl Engine {
             copies: Copies::new(),
             streams,
             steering,
+            places: BTreeMap::new(),
         })
     }
 
@@ -82,6 +85,7 @@ impl Engine {
         plan: &Plan,
         links: &BTreeMap<u32, Link>,
     ) -> BTreeMap<u32, String> {
+        self.close_absent(links);
         let ingress = plan.streams.iter().flat_map(|stream| &stream.interfaces);
         let ingress = ingress.collect::<BTreeSet<_>>();
         for link in ingress.into_iter().filter_map(|index| links.get(index)) {
@@ -164,6 +168,36 @@ impl Engine {
         &self.copies
     }
 
+    /// How many frames were lost with devices that are gone.
+    pub(super) fn lost_frames(&self) -> usize {
+        self.pump.lost_frames()
+    }
+
+    /// Closes the ports of devices that are gone. What was to leave by them is dropped.
+    fn close_absent(&mut self, links: &BTreeMap<u32, Link>) {
+        let is_absent = |port: &xsk::Port<StagedCopy>| !links.contains_key(&port.ifindex());
+        while let Some(index) = self.pump.ports.iter().position(is_absent) {
+            // What has arrived is relayed first.
+            self.drain();
+            let port = &self.pump.ports[index];
+            let queue = (port.ifindex(), port.queue());
+            if self.places.remove(&queue).is_some() {
+                self.steering.close(queue);
+            }
+            let copies = &mut self.copies;
+            let count = |copy, outcome| copies.count(copy, outcome);
+            self.pump.close(index, count);
+            let members = self.streams.iter_mut().flat_map(|fan| &mut fan.members);
+            for member in members {
+                match &mut member.way {
+                    Ok(way) if way.port == index => member.way = Err(DropReason::Transmit),
+                    Ok(way) if way.port > index => way.port -= 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+
     fn receive_from(&mut self, ifindex: u32, queues: u32) -> Result<(), Error> {
         for queue in 0..queues {
             let index = match self.port(ifindex, queue) {
@@ -187,8 +221,12 @@ impl Engine {
         for port in ports {
             self.pump.set_quota(port, quota);
         }
-        let place = u32::try_from(index).unwrap_or(u32::MAX);
-        self.steering.open(place, &self.pump.ports[index])
+        let port = &self.pump.ports[index];
+        let is_free = |place: &u32| !self.places.values().any(|taken| taken == place);
+        let place = (0..).find(is_free).unwrap_or(u32::MAX);
+        self.steering.open(place, port)?;
+        self.places.insert((port.ifindex(), port.queue()), place);
+        Ok(())
     }
 
     /// The place of the port of a queue, which is opened if it is not. In copy mode, which every driver

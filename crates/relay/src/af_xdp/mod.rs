@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use datapath::{Datapath, Error, Missing};
+use datapath::{Datapath, Detachment, Error, Missing};
 use libbpf_rs::MapHandle;
 use netdev::requirement::{self, Requirement};
 use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
@@ -33,6 +33,8 @@ use steering::{Steering, look};
 use worker::Worker;
 
 const NAME: &str = "af-xdp";
+/// A device that goes away may keep frames that it was sending. With more of them lost, the datapath starts again.
+const MAX_LOST_FRAMES: usize = 2048;
 
 /// The datapath; in copy mode, which every driver has.
 #[derive(Clone, Copy, Debug)]
@@ -106,12 +108,17 @@ impl datapath::Running<Relay> for RunningAfXdp {
         if self.steered.worker.is_dead() {
             return Some("the af-xdp thread has ended".into());
         }
-        let index = self.attached.disappeared()?;
-        Some(format!("interface {index} has disappeared"))
+        let lost = self.steered.worker.with(|engine| engine.lost_frames());
+        (lost > MAX_LOST_FRAMES)
+            .then(|| format!("{lost} frames were lost with devices that are gone"))
     }
 
-    fn reattach(&mut self) -> Vec<String> {
+    fn reattach(&mut self) -> Vec<Detachment> {
         self.attached.reattach()
+    }
+
+    fn detachments(&self) -> Vec<Detachment> {
+        self.attached.detachments()
     }
 
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {

@@ -28,9 +28,9 @@ impl Steering {
         })
     }
 
-    /// From now on datagrams may come by this port, which is at `index` among them.
-    pub(super) fn open<T>(&self, index: u32, port: &Port<T>) -> Result<(), Error> {
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(index));
+    /// From now on datagrams may come by this port. No other port that is open has this place.
+    pub(super) fn open<T>(&self, place: u32, port: &Port<T>) -> Result<(), Error> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(place));
         self.sleep
             .add(port, event)
             .map_err(|error| Error::failed("waiting for an AF_XDP socket", error))?;
@@ -40,9 +40,17 @@ impl Steering {
         };
         // The queue after the socket that it leads to.
         self.sockets
-            .set_descriptor(&index, port)
-            .and_then(|()| self.queues.set(&queue, &index))
+            .set_descriptor(&place, port)
+            .and_then(|()| self.queues.set(&queue, &place))
             .map_err(|error| Error::failed("steering to an AF_XDP socket", error.source))
+    }
+
+    /// No more datagrams come by this queue of an interface. The kernel forgets the socket when it is closed.
+    pub(super) fn close(&self, (ifindex, number): (u32, u32)) {
+        // The program steers nothing to a place without a socket.
+        if let Err(error) = self.queues.remove(&types::queue { ifindex, number }) {
+            tracing::warn!(%error, "an interface that is gone keeps its entry");
+        }
     }
 }
 

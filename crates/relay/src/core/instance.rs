@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use control::{Error, Kind};
-use datapath::Error as DatapathError;
+use datapath::{Detachment, Error as DatapathError};
 
 use super::stream::{SlowPath, Stream};
 use super::{State, switch, total};
@@ -233,6 +233,12 @@ impl State {
                 tracing::error!(datapath = name, "{change}");
             }
         }
+    }
+
+    /// What other programs have detached from a datapath that runs.
+    pub(super) fn detachments(&self, datapath: &str) -> Vec<Detachment> {
+        let instance = self.instances.get(datapath);
+        instance.map_or_else(Vec::new, |instance| instance.running.detachments())
     }
 
     /// Datapaths that stopped by themselves, or could not be started; their instances are dropped.

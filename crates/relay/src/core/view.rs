@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use control::metrics::Text;
+use datapath::Detachment;
 use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,9 @@ pub struct Explanation {
     /// The interfaces whose datagrams userspace relays, and why the fast path does not take them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unattached: Vec<String>,
+    /// Devices that other programs have detached the fast path from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detachments: Vec<Detachment>,
     /// Why not, for each that is not, or that lost copies.
     pub slow: Vec<Slow>,
 }
@@ -170,6 +174,7 @@ impl State {
                 });
             }
         }
+        let detachments = datapath.map_or_else(Vec::new, |name| self.detachments(name));
         Explanation {
             has_fast_path: fast.is_some(),
             served,
@@ -191,6 +196,7 @@ impl State {
                 let unattached = fast.unattached(stream.id);
                 unattached.into_values().collect()
             }),
+            detachments,
             last_copy: fast.and_then(|fast| fast.last_copy(stream.id)),
             slow,
         }
@@ -293,6 +299,9 @@ impl fmt::Display for Explanation {
         }
         for reason in &self.unattached {
             write!(f, "\n  ingest in userspace  {reason}")?;
+        }
+        for detachment in &self.detachments {
+            write!(f, "\n  {detachment}")?;
         }
         for slow in &self.slow {
             let to = slow.to.to_string();

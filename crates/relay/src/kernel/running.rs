@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use datapath::Error;
+use datapath::{Detachment, Error};
 use netdev::Attachments;
 
 use super::{Tables, attach, interfaces};
@@ -60,8 +60,12 @@ impl<B: Debug + Send + 'static> datapath::Running<Relay> for InKernel<B> {
         None
     }
 
-    fn reattach(&mut self) -> Vec<String> {
+    fn reattach(&mut self) -> Vec<Detachment> {
         self.attached.reattach()
+    }
+
+    fn detachments(&self) -> Vec<Detachment> {
+        self.attached.detachments()
     }
 
     fn fast_path(&self) -> Option<Arc<dyn FastPath>> {

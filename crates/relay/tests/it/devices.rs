@@ -282,3 +282,50 @@ fn a_stream_runs_on_while_another_streams_device_is_gone() {
         }
     }
 }
+
+#[test]
+fn other_streams_lose_and_reorder_nothing_while_a_device_goes_and_comes_back() {
+    const OTHER: &str = "10.91.2.1:5006";
+    const DATAGRAMS: u32 = 1500;
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in FAST {
+        let rig = Rig::new(None);
+        let mut gone = stream(datapath, OTHER, vec![subscriber("s", "10.91.0.1:7000")]);
+        (gone.name, gone.interfaces) = ("gone".into(), vec!["out2".into()]);
+        let core = rig.serve(vec![
+            stream(datapath, INGEST, vec![subscriber("s", FIRST)]),
+            gone,
+        ]);
+        let capture = rig.capture();
+        await_copies(&rig, &capture, 1, datapath);
+        capture.rest();
+        let frames = (0..DATAGRAMS).map(|number| {
+            std::thread::sleep(Duration::from_millis(1));
+            datagram(SENDER, INGEST, number.to_be_bytes()).frame()
+        });
+        let is_absent = || core.explain(Some("gone")).unwrap()[0].absent.is_some();
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| rig.inject_in_order(frames));
+            while !sender.is_finished() {
+                rig.cut("out2");
+                while !is_absent() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                rig.restore_egress(2);
+                while is_absent() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        });
+        let arrived = capture.take(DATAGRAMS as usize);
+        let arrived: Vec<Vec<u8>> = arrived.into_iter().map(|copy| copy.payload).collect();
+        let sent: Vec<Vec<u8>> = (0..DATAGRAMS).map(|n| n.to_be_bytes().to_vec()).collect();
+        assert!(
+            arrived == sent,
+            "{datapath}: {} of {DATAGRAMS}",
+            arrived.len()
+        );
+    }
+}

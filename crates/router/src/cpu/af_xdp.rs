@@ -16,7 +16,7 @@ mod thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datapath::Error;
+use datapath::{Detachment, Error};
 use lpm::{NextHop, Prefix4, Prefix6};
 use netdev::requirement::{self, Requirement};
 use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
@@ -231,10 +231,16 @@ impl AfXdp {
         self.restrain()
     }
 
-    /// Attaches the program again where another program has detached it, and says what it found.
-    pub fn reattach(&mut self) -> Vec<String> {
+    /// Attaches the program again where another program has detached it, and returns what has changed.
+    pub fn reattach(&mut self) -> Vec<Detachment> {
         let road = self.road.as_mut();
         road.map_or_else(Vec::new, |road| road.attached.reattach())
+    }
+
+    /// What other programs have detached the program from.
+    pub fn detachments(&self) -> Vec<Detachment> {
+        let road = self.road.as_ref();
+        road.map_or_else(Vec::new, |road| road.attached.detachments())
     }
 
     /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be

@@ -1,6 +1,6 @@
 //! The data planes that a service can run, as one.
 
-use datapath::Missing;
+use datapath::{Detachment, Missing};
 use lpm::{Fib4, NextHop, Prefix4, Prefix6, Rib};
 use netdev::capability::xdp_support;
 use netdev::{Netlink, XdpMode};
@@ -264,11 +264,20 @@ impl Dataplane {
         }
     }
 
-    /// Attaches programs again where others have detached them, and says what it found.
-    pub(super) fn reattach(&mut self) -> Vec<String> {
+    /// Attaches programs again where others have detached them, and returns what has changed.
+    pub(super) fn reattach(&mut self) -> Vec<Detachment> {
         match self {
             Self::Xdp { plane, .. } => plane.reattach(),
             Self::AfXdp { plane, .. } => plane.reattach(),
+            Self::Kernel { .. } => Vec::new(),
+        }
+    }
+
+    /// What other programs have detached.
+    pub(super) fn detachments(&self) -> Vec<Detachment> {
+        match self {
+            Self::Xdp { plane, .. } => plane.detachments(),
+            Self::AfXdp { plane, .. } => plane.detachments(),
             Self::Kernel { .. } => Vec::new(),
         }
     }

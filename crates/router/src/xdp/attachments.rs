@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use bpf::Map;
+use datapath::Detachment;
 use netdev::{Hook, XdpMode};
 
 use super::Error;
@@ -40,8 +41,12 @@ impl Attachments {
     }
 
     /// As [`netdev::Attachments::reattach`].
-    pub(super) fn reattach(&mut self) -> Vec<String> {
+    pub(super) fn reattach(&mut self) -> Vec<Detachment> {
         self.attached.reattach()
+    }
+
+    pub(super) fn detachments(&self) -> Vec<Detachment> {
+        self.attached.detachments()
     }
 
     /// Puts this program in the place of `before`'s, where that is attached. What cannot be done

@@ -408,6 +408,39 @@ fn offered_frames_stay_queued_at_a_device_that_is_down() {
 }
 
 #[test]
+fn a_port_that_is_closed_returns_its_frames() {
+    const FRAMES: u32 = 512;
+    in_namespace(|link| {
+        let mut pump = Pump::<u32>::new(FRAMES, 2048).unwrap();
+        let keeps = pump.open(Bind::new(link.right, 0, Mode::Copy)).unwrap();
+        pump.set_quota(keeps, 100);
+        for round in 0..5 {
+            let port = pump.open(Bind::new(link.left, 0, Mode::Copy)).unwrap();
+            pump.set_quota(port, 200);
+            for number in 0..10 {
+                let mut frame = pump.free.pop().unwrap();
+                assert!(frame.set(256, 60));
+                pump.ports[port].stage(frame, number);
+            }
+            let mut lost = 0;
+            pump.close(port, |_, outcome| {
+                lost += u32::from(outcome == Outcome::Lost)
+            });
+            assert_eq!(lost, 10, "round {round}");
+            assert_eq!((pump.free.len(), pump.lost_frames()), (412, 0));
+            assert_eq!(pump.ports.len(), 1);
+        }
+        // The device goes with frames in its rings.
+        let port = pump.open(Bind::new(link.left, 1, Mode::Copy)).unwrap();
+        pump.set_quota(port, 200);
+        Netlink::new().unwrap().delete_link(link.left).unwrap();
+        pump.close(port, |_, _| {});
+        pump.close(keeps, |_, _| {});
+        assert_eq!((pump.free.len(), pump.lost_frames()), (512, 0));
+    });
+}
+
+#[test]
 fn a_pump_reports_frames_lost_at_a_device_that_is_down() {
     in_namespace(|link| {
         let to_right = ToSockets::attach(link.right);

@@ -95,6 +95,11 @@ impl Relay {
         self.folder.path().join("relay.sock")
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
     pub(crate) fn ask(&self, words: &[&str]) -> Output {
         lowroad()
             .args(["relay", "--control"])

@@ -1,11 +1,13 @@
 //! `lowroad doctor`: every datapath and probe, available, or what is missing and how to get it.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use clap::Args;
 use datapath::Missing;
 use features::live::{Device, OFFLOADS};
 use netdev::requirement::{self, Requirement};
+use router::service::Finding;
 use serde::{Deserialize, Serialize};
 use sys::caps::Capability;
 use sys::energy::Meter;
@@ -83,6 +85,7 @@ fn diagnose() -> Result<Diagnosis, Failure> {
     checks.extend(
         devices.map(|(backend, found)| Check::new("router", backend.name(), found.map(drop))),
     );
+    checks.extend(policy());
     checks.extend(offloads()?);
     checks.extend(replicate());
     checks.extend(lists("probe", probes::REQUIREMENTS));
@@ -95,6 +98,35 @@ fn diagnose() -> Result<Diagnosis, Failure> {
         btf: kernel::has_btf(),
         checks,
     })
+}
+
+/// The checks of the kernel that keep forwarded packets off a fast path, each with one of its reasons.
+fn policy() -> Vec<Check> {
+    const GROUP: &str = "policy";
+    let findings = match router::service::findings() {
+        Ok(findings) => findings,
+        Err(error) => {
+            let missing = Missing::new(format!("cannot be read: {error}"), "run it as root");
+            return vec![Check::new(GROUP, "forwarding", Err(missing))];
+        }
+    };
+    if findings.is_empty() {
+        return vec![Check::new(GROUP, "forwarding", Ok(()))];
+    }
+    // Findings are in the order of their checks.
+    let of_a_check = findings.chunk_by(|a, b| a.check == b.check);
+    let row = |findings: &[Finding]| {
+        let name = findings[0].check.name();
+        let mut what = format!("left to the kernel: packets {}", findings[0]);
+        if findings.len() > 1 {
+            let _ = write!(what, " (and {} more)", findings.len() - 1);
+        }
+        let remedy = format!(
+            "change the kernel's policy, or skip the check by bypass = [\"{name}\"] in the router's configuration"
+        );
+        Check::new(GROUP, name, Err(Missing::new(what, remedy)))
+    };
+    of_a_check.map(row).collect()
 }
 
 /// The lists of requirements of one group.

@@ -2,8 +2,10 @@
 //! lock for tests that clean the machine. Only dev-dependencies name this crate.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
+pub mod bpf_link;
 pub mod cleaning;
 pub mod daemon;
+pub mod differential;
 pub mod nats_server;
 pub mod policies;
 pub mod zoo;

@@ -266,6 +266,17 @@ pub fn describe(frame: &[u8]) -> Option<String> {
             }
             ip
         }
+        [0x88, 0x47] => {
+            // One label, and below it the packet.
+            let (label, packet) = ip.split_first_chunk::<4>()?;
+            let protocol = if packet.first()? >> 4 == 4 {
+                [0x08, 0x00]
+            } else {
+                [0x86, 0xdd]
+            };
+            let inner = [&frame[..12], &protocol, packet].concat();
+            return Some(format!("MPLS {label:02x?} {}", describe(&inner)?));
+        }
         _ => ip.to_vec(),
     };
     let readable = |byte: &u8| match byte {

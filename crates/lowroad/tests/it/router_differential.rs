@@ -1,6 +1,5 @@
 //! Under every policy of the kernel a router lets through what the kernel alone would, unchanged, and nothing else.
 
-use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::Command;
@@ -10,7 +9,8 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
-use test_support::policies::{Case, Names, Outcome, pairs, singles};
+use test_support::differential::{Subject, compare};
+use test_support::policies::{self, Case, Names, Outcome, optional, pairs, singles};
 use test_support::zoo::{Path, Specimen, describe, zoo};
 use testbed::{Bed, Child, Interface};
 
@@ -20,11 +20,6 @@ const DATAPATHS: [&str; 2] = ["xdp", "af-xdp"];
 const PORT: u16 = 7001;
 /// Nothing more comes after this long without a frame.
 const QUIET: Duration = Duration::from_millis(40);
-/// Before the first look at what has changed.
-const SETTLE: Duration = Duration::from_millis(50);
-
-/// A busy machine gets this long to follow a policy.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A client, a router and a server in a row.
 struct Rig {
@@ -33,17 +28,25 @@ struct Rig {
     names: Names,
     /// By IPv4 and by IPv6.
     paths: [Path; 2],
-    round: Cell<u16>,
+    round: u16,
     /// The port that packets come from.
-    port: Cell<u16>,
+    port: u16,
     to_router: OwnedFd,
     at_server: OwnedFd,
     served: Option<Child>,
 }
 
 impl Rig {
-    /// Without a datapath the kernel alone forwards.
-    fn new(name: &str, datapath: Option<&str>) -> Self {
+    fn new(datapath: &'static str) -> Self {
+        Self::up(&format!("differential-{datapath}"), Some(datapath))
+    }
+
+    /// The kernel alone forwards.
+    fn kernel() -> Self {
+        Self::up("differential-kernel", None)
+    }
+
+    fn up(name: &str, datapath: Option<&str>) -> Self {
         let bed = Bed::up(&topology(&["client", "server"]), name).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let [router, client, server] =
@@ -58,6 +61,7 @@ impl Rig {
             sender: addresses(&near),
             destination: addresses(&far),
             receiver: addresses(&far),
+            own: addresses(&to_server),
             port: PORT,
             receiver_port: PORT,
         };
@@ -78,7 +82,8 @@ impl Rig {
         shell(
             server,
             "nft 'table inet quiet { chain o { type filter hook output priority 0; policy drop; }; }'",
-        );
+        )
+        .unwrap();
         let raw = || sys::socket::raw_sender(near.ifindex).unwrap();
         let to_router = client.run(raw).unwrap();
         let known = [(&to_client, &near), (&to_server, &far)];
@@ -88,7 +93,7 @@ impl Rig {
                 let device = &device.name;
                 let line =
                     format!("ip neigh replace {address} lladdr {mac} dev {device} nud permanent");
-                shell(router, &line);
+                shell(router, &line).unwrap();
             }
         }
         let served = datapath.map(|datapath| {
@@ -97,8 +102,8 @@ impl Rig {
         Self {
             names,
             paths,
-            round: Cell::new(0),
-            port: Cell::new(0),
+            round: 0,
+            port: 0,
             to_router,
             at_server,
             served,
@@ -107,30 +112,40 @@ impl Rig {
         }
     }
 
-    /// Sets a case up. Its packets come from a port of their own: what connection tracking knows of others does not
-    /// concern them.
-    fn apply(&self, number: usize, case: &Case) {
-        self.sh(&case.apply);
-        self.port.set(4000 + u16::try_from(number).unwrap());
+    /// How many packets the data plane has forwarded.
+    fn forwarded(&self) -> u64 {
+        if self.served.is_none() {
+            return 0;
+        }
+        let status = answer(&self.folder.path().join("r.sock"), &["status"]);
+        let packets = status["packets"].as_array().unwrap();
+        let found = packets.iter().find(|packets| packets["end"] == "forwarded");
+        found.map_or(0, |found| found["packets"].as_u64().unwrap())
+    }
+}
+
+impl Subject for Rig {
+    fn open(&mut self, number: usize) {
+        self.port = 4000 + u16::try_from(number).unwrap();
     }
 
-    fn sh(&self, command: &str) {
-        shell(self.bed.host("router").unwrap(), &self.names.fill(command));
+    fn close(&mut self) {}
+
+    fn run(&self, command: &str) -> Result<(), String> {
+        shell(self.bed.host("router").unwrap(), &self.names.fill(command))
     }
 
-    /// The packets of the next round.
-    fn zoo(&self) -> Vec<Specimen> {
-        self.round.set(self.round.get().wrapping_add(1));
+    fn zoo(&mut self) -> Vec<Specimen> {
+        self.round = self.round.wrapping_add(1);
         let of = |path: &Path| {
             let mut path = path.clone();
-            path.source.set_port(self.port.get());
-            zoo(&path, self.round.get())
+            path.source.set_port(self.port);
+            zoo(&path, self.round)
         };
         self.paths.iter().flat_map(of).collect()
     }
 
-    /// What arrives of these packets, in no order.
-    fn deliver(&self, specimens: &[Specimen]) -> Vec<String> {
+    fn deliver(&mut self, specimens: &[Specimen]) -> Vec<String> {
         drain(&self.at_server, |_| {});
         for frame in specimens.iter().flat_map(|specimen| &specimen.frames) {
             let sent = send(self.to_router.as_raw_fd(), frame, MsgFlags::empty()).unwrap();
@@ -155,57 +170,18 @@ impl Rig {
         arrived
     }
 
-    /// How the plain packet of each family fares.
-    fn outcomes(&self) -> [Outcome; 2] {
-        let zoo = self.zoo();
-        ["IPv4 plain", "IPv6 plain"].map(|name| {
-            let plain = zoo.iter().find(|specimen| specimen.name == name);
-            let before = self.forwarded();
-            let arrived = self.deliver(std::slice::from_ref(plain.unwrap()));
-            match arrived.is_empty() {
-                true => Outcome::Refused,
-                false if self.forwarded() > before => Outcome::Fast,
-                false => Outcome::Kernel,
-            }
-        })
+    fn outcome(&mut self, _family: usize, plain: &Specimen) -> Outcome {
+        let before = self.forwarded();
+        let arrived = self.deliver(std::slice::from_ref(plain));
+        match arrived.is_empty() {
+            true => Outcome::Refused,
+            false if self.forwarded() > before => Outcome::Fast,
+            false => Outcome::Kernel,
+        }
     }
 
-    /// How many packets the data plane has forwarded.
-    fn forwarded(&self) -> u64 {
-        if self.served.is_none() {
-            return 0;
-        }
-        let status = answer(&self.folder.path().join("r.sock"), &["status"]);
-        let packets = status["packets"].as_array().unwrap();
-        let found = packets.iter().find(|packets| packets["end"] == "forwarded");
-        found.map_or(0, |found| found["packets"].as_u64().unwrap())
-    }
-
-    /// Waits until packets fare like this and these arrive.
-    fn await_delivery(
-        &self,
-        what: &str,
-        expected: Option<[Outcome; 2]>,
-        reference: &[String],
-    ) -> Result<(), String> {
-        let started = Instant::now();
-        loop {
-            let (outcomes, arrived) = (self.outcomes(), self.deliver(&self.zoo()));
-            if expected.is_none_or(|expected| outcomes == expected) && arrived == reference {
-                return Ok(());
-            }
-            let only = |some: &[String], others: &[String]| {
-                let only = some.iter().filter(|packet| !others.contains(packet));
-                only.cloned().collect::<Vec<_>>().join("\n")
-            };
-            if started.elapsed() > DEADLINE {
-                return Err(format!(
-                    "{what}: {outcomes:?} for {expected:?}\nleaked:\n{}\nlost:\n{}",
-                    only(&arrived, reference),
-                    only(reference, &arrived)
-                ));
-            }
-        }
+    fn expected(&self, case: &Case) -> Option<[Outcome; 2]> {
+        case.router
     }
 }
 
@@ -217,11 +193,13 @@ fn neighbour_of(address: IpAddr) -> IpAddr {
     }
 }
 
-fn shell(host: &testbed::Host, line: &str) {
-    let run = || Command::new("sh").args(["-ec", line]).output().unwrap();
+fn shell(host: &testbed::Host, line: &str) -> Result<(), String> {
+    let run = || Command::new("bash").args(["-ec", line]).output().unwrap();
     let output = host.run(run).unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 /// A socket that sees every frame of the calling thread's namespace.
@@ -240,62 +218,24 @@ fn drain(capture: &OwnedFd, mut each: impl FnMut(&[u8])) {
 
 #[test]
 fn what_passes_is_what_the_kernel_lets_through() {
-    compare(&singles());
+    if sys::require::root() {
+        compare(&singles(), Rig::kernel(), &DATAPATHS, Rig::new);
+    }
 }
 
 #[test]
 #[ignore = "pairs of policies"]
 fn what_passes_under_two_policies_is_what_the_kernel_lets_through() {
-    compare(&pairs());
-}
-
-fn compare(cases: &[Case]) {
-    if !sys::require::root() {
-        return;
+    if sys::require::root() {
+        compare(&pairs(), Rig::kernel(), &DATAPATHS, Rig::new);
     }
-    let references = references(cases);
-    let check = |datapath: &str| {
-        let rig = Rig::new(&format!("differential-{datapath}"), Some(datapath));
-        let mut failures = Vec::new();
-        for (number, (case, reference)) in cases.iter().zip(&references).enumerate() {
-            rig.apply(number, case);
-            thread::sleep(SETTLE);
-            let what = format!("{datapath}: {}", case.apply);
-            failures.extend(rig.await_delivery(&what, case.router, reference).err());
-            rig.sh(&case.undo);
-        }
-        failures
-    };
-    let failures: Vec<String> = thread::scope(|scope| {
-        let check = &check;
-        let checks = DATAPATHS.map(|datapath| scope.spawn(move || check(datapath)));
-        let failures = checks.into_iter().flat_map(|check| check.join().unwrap());
-        failures.collect()
-    });
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// What the kernel alone lets through.
-fn references(cases: &[Case]) -> Vec<Vec<String>> {
-    let kernel = Rig::new("differential-kernel", None);
-    let reference = |(number, case): (usize, &Case)| {
-        kernel.apply(number, case);
-        let mut arrived = kernel.deliver(&kernel.zoo());
-        // Packets may be late on a busy machine.
-        loop {
-            let again = kernel.deliver(&kernel.zoo());
-            if again == arrived {
-                break;
-            }
-            arrived = again;
-        }
-        if let Some(expected) = case.router {
-            let passes = kernel.outcomes().map(|outcome| outcome != Outcome::Refused);
-            let expected = expected.map(|outcome| outcome != Outcome::Refused);
-            assert_eq!(passes, expected, "{}", case.apply);
-        }
-        kernel.sh(&case.undo);
-        arrived
-    };
-    cases.iter().enumerate().map(reference).collect()
+#[test]
+fn policies_of_optional_modules_hold_for_forwarded_packets() {
+    if sys::require::root() {
+        let cases = optional();
+        let unavailable = compare(&cases, Rig::kernel(), &DATAPATHS, Rig::new);
+        policies::require(&cases, &unavailable);
+    }
 }

@@ -123,6 +123,61 @@ fn devices_that_are_gone_leave_their_places() {
     }
 }
 
+/// A container restarts: its device goes, and another one with the same address comes.
+fn restart_container(rig: &Rig, core: &Core) {
+    rig.ip("link delete d0");
+    add_device(rig, 0);
+    let before = delivered(core);
+    let deadline = Instant::now() + PATIENCE;
+    while delivered(core) == before {
+        assert!(Instant::now() < deadline, "{:?}", core.explain(None));
+        send(rig);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn delivered(core: &Core) -> u64 {
+    core.counters()[0].subscribers[0].delivered.packets
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// In KiB.
+fn resident_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let mut words = line.unwrap().split_whitespace();
+    words.next().unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "a thousand restarts on each datapath"]
+fn restarts_of_a_container_leave_nothing_behind() {
+    // The first ones reach what stays in use: tables, allocators' caches, sockets.
+    const FIRST: u32 = 100;
+    const RESTARTS: u32 = 1000;
+    const MARGIN_KIB: u64 = 8 << 10;
+    if !sys::require::root() {
+        return;
+    }
+    for datapath in DATAPATHS {
+        let rig = Rig::new(None);
+        add_device(&rig, 0);
+        let container = subscriber("container", "10.93.0.2:6000");
+        let core = rig.serve(vec![stream(datapath, INGEST, vec![container])]);
+        (0..FIRST).for_each(|_| restart_container(&rig, &core));
+        let (descriptors, memory) = (open_descriptors(), resident_memory());
+        (0..RESTARTS).for_each(|_| restart_container(&rig, &core));
+        assert_eq!(open_descriptors(), descriptors, "{datapath}");
+        let grown = resident_memory().saturating_sub(memory);
+        assert!(grown < MARGIN_KIB, "{datapath}: {grown} KiB more");
+        let explanation = core.explain(None).unwrap().remove(0);
+        assert_eq!(explanation.served, 1, "{explanation}");
+    }
+}
+
 #[test]
 fn a_copy_leaves_by_the_route_of_its_source() {
     if !sys::require::root() {

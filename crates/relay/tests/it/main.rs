@@ -13,6 +13,7 @@ mod core;
 mod devices;
 mod differential;
 mod direct;
+mod keys;
 mod limits;
 mod multicast;
 mod policy;

@@ -2,6 +2,10 @@
 //!
 //! The commands name what they are about by words in capitals, which [`Names::fill`] replaces.
 
+mod modules;
+
+pub use modules::{optional, require};
+
 /// What a namespace with a relay or a router calls things.
 #[derive(Clone, Debug)]
 pub struct Names {
@@ -12,6 +16,8 @@ pub struct Names {
     pub sender: [String; 2],
     pub destination: [String; 2],
     pub receiver: [String; 2],
+    /// The machine's own addresses on the device that packets leave by.
+    pub own: [String; 2],
     /// The UDP ports of packets that come in, and of those that leave.
     pub port: u16,
     pub receiver_port: u16,
@@ -31,6 +37,8 @@ impl Names {
             ("DEST6", &self.destination[1]),
             ("RECEIVER4", &self.receiver[0]),
             ("RECEIVER6", &self.receiver[1]),
+            ("OWN4", &self.own[0]),
+            ("OWN6", &self.own[1]),
             ("PORT_OUT", &self.receiver_port.to_string()),
             ("PORT_IN", &self.port.to_string()),
         ] {
@@ -65,13 +73,7 @@ pub struct Case {
 /// Each policy alone.
 #[must_use]
 pub fn singles() -> Vec<Case> {
-    let single = |policy: &Policy| Case {
-        apply: policy.apply.to_owned(),
-        undo: policy.undo.to_owned(),
-        router: Some(policy.router),
-        relay: Some(policy.relay),
-    };
-    POLICIES.iter().map(single).collect()
+    POLICIES.iter().map(Policy::alone).collect()
 }
 
 /// Each policy once with another one, as far as both can hold at once.
@@ -120,6 +122,17 @@ pub struct Policy {
     pub router: [Outcome; 2],
     /// Ordinary datagrams of a relay's stream.
     pub relay: [Outcome; 2],
+}
+
+impl Policy {
+    fn alone(&self) -> Case {
+        Case {
+            apply: self.apply.to_owned(),
+            undo: self.undo.to_owned(),
+            router: Some(self.router),
+            relay: Some(self.relay),
+        }
+    }
 }
 
 const fn rules(apply: &'static str, router: [Outcome; 2], relay: [Outcome; 2]) -> Policy {

@@ -6,11 +6,11 @@
 #include <bpf/bpf_helpers.h>
 
 #define GIVEN 64
-#define LONGEST 3072
+#define MAX_FRAME_LEN 3072
 
 struct given {
 	__u32 length;
-	__u8 frame[LONGEST];
+	__u8 frame[MAX_FRAME_LEN];
 };
 
 /* What the stack is given back, in order. */
@@ -44,7 +44,7 @@ static __always_inline int give_back(struct xdp_md *ctx)
 	if (!given)
 		return XDP_DROP;
 	length = *(volatile __u32 *)&given->length;
-	if (length > LONGEST)
+	if (length > MAX_FRAME_LEN)
 		return XDP_DROP;
 	/* Else both comparisons become one of a difference, which older verifiers do not see
 	 * through. */

@@ -14,7 +14,7 @@ struct Allowance {
     for_each_byte: u64,
 }
 
-const UNPACKED: Allowance = Allowance {
+const UNPACKED_BYTES: Allowance = Allowance {
     base: 64 << 20,
     for_each_byte: 128,
 };
@@ -93,7 +93,7 @@ impl Budget {
     /// Charges content, once it is unpacked.
     pub(crate) fn unpack(&self, bytes: usize) -> Result<(), Exhaustion> {
         self.unpacked.set(self.unpacked.get() + bytes as u64);
-        let (read, most) = (self.read.get(), self.most(UNPACKED));
+        let (read, most) = (self.read.get(), self.most(UNPACKED_BYTES));
         self.check(
             self.unpacked.get(),
             most,

@@ -10,14 +10,14 @@ use netdev::policy::Check;
 use serde::Deserialize;
 use units::Span;
 
-use crate::cpu::af_xdp::LARGEST;
+use crate::cpu::af_xdp::MAX_BATCH;
 use crate::rules;
 
 /// Why the datapath kernel takes no table image.
 pub const KERNEL_TABLE: &str = "the datapath kernel routes by the kernel's own tables";
 
 /// No packet waits longer for others.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the control socket is by default.
 pub const CONTROL: &str = "/run/lowroad/router.sock";
@@ -238,10 +238,10 @@ impl Batches {
             let set = set.into_iter().find(|(_, set)| *set);
             return set.map(|(name, _)| (name, "only the datapath af-xdp has it".to_owned()));
         }
-        if self.batch == 0 || self.batch > LARGEST {
-            return Some(("batch", format!("1 to {LARGEST}")));
+        if self.batch == 0 || self.batch > MAX_BATCH {
+            return Some(("batch", format!("1 to {MAX_BATCH}")));
         }
-        if self.wait > LONGEST_WAIT {
+        if self.wait > MAX_WAIT {
             return Some(("batch_wait", "at most a second".to_owned()));
         }
         if self.fallback && self.device.is_none() {

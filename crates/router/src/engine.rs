@@ -8,14 +8,14 @@ mod worker;
 
 use lpm::Rib;
 
+use crate::enum_names::enum_names;
 use crate::forward::Plane;
-use crate::named::named;
 use crate::rules::RuleSet;
 
 pub use counters::Counters;
 pub use decision::{Decision, Verdict};
 pub(crate) use headers::Whole;
-pub use headers::{Headers, Unkeyed};
+pub use headers::{Headers, KeyError};
 pub use worker::{Stages, Worker};
 
 /// What is decided about each packet.
@@ -29,7 +29,7 @@ pub enum Function {
     Both,
 }
 
-named!(Function or UnknownFunction: Lpm = "lpm", Acl = "acl", Both = "both");
+enum_names!(Function or UnknownFunction: Lpm = "lpm", Acl = "acl", Both = "both");
 
 /// No packet function of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

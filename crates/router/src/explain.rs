@@ -9,7 +9,7 @@ use lpm::{Prefix, Rib};
 use crate::image::Image;
 use crate::protocols;
 use crate::routes::Target;
-use crate::rules::{RuleSet, Shown, action, covers};
+use crate::rules::{RuleSet, RuleText, action, covers};
 
 /// A packet's five-tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,38 +22,38 @@ pub enum Packet {
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// None: the image has no routes.
-    pub route: Option<RouteFound>,
+    pub route: Option<RouteLookup>,
     /// None: the image has no rules.
-    pub filter: Option<Filtered>,
+    pub filter: Option<RuleLookup>,
     pub verdict: Verdict,
 }
 
-/// What longest-prefix match says.
+/// The result of longest-prefix match.
 #[derive(Clone, Debug)]
-pub struct RouteFound {
+pub struct RouteLookup {
     /// The longest prefix first, then those that cover it; none: no route.
-    pub prefixes: Vec<RouteShown>,
+    pub prefixes: Vec<RouteMatch>,
 }
 
 #[derive(Clone, Debug)]
-pub struct RouteShown {
+pub struct RouteMatch {
     pub prefix: String,
     /// The number of its next hop.
     pub hop: u16,
     pub target: Target,
 }
 
-/// What the rules say.
+/// The result of matching the rules.
 #[derive(Clone, Debug)]
-pub struct Filtered {
-    /// The rule that counts; none: the packet is accepted, as there is no other word on it.
-    pub rule: Option<RuleShown>,
+pub struct RuleLookup {
+    /// The first rule that matches. None: no rule matches, and the packet is accepted.
+    pub rule: Option<RuleMatch>,
     /// Later rules that match as well.
-    pub also: Vec<RuleShown>,
+    pub also: Vec<RuleMatch>,
 }
 
 #[derive(Clone, Debug)]
-pub struct RuleShown {
+pub struct RuleMatch {
     /// From 1, in the list of the packet's family.
     pub number: usize,
     pub rule: String,
@@ -84,11 +84,11 @@ pub fn explain(image: &Image, packet: &Packet) -> Explanation {
     let (route, filter) = match packet {
         Packet::V4(key) => (
             tables.map(|tables| route(tables.fib4.rib(), &tables.hops4, key.destination())),
-            rules.map(|rules| filtered(&rules.v4, rules, file, key)),
+            rules.map(|rules| rule_lookup(&rules.v4, rules, file, key)),
         ),
         Packet::V6(key) => (
             tables.map(|tables| route(tables.fib6.rib(), &tables.hops6, key.destination())),
-            rules.map(|rules| filtered(&rules.v6, rules, file, key)),
+            rules.map(|rules| rule_lookup(&rules.v6, rules, file, key)),
         ),
     };
     let verdict = verdict(route.as_ref(), filter.as_ref());
@@ -99,12 +99,12 @@ pub fn explain(image: &Image, packet: &Packet) -> Explanation {
     }
 }
 
-fn route<A: lpm::Address>(rib: &Rib<A>, hops: &[Target], address: A) -> RouteFound {
+fn route<A: lpm::Address>(rib: &Rib<A>, hops: &[Target], address: A) -> RouteLookup {
     let mut prefixes = Vec::new();
     let mut found = rib.lookup(address);
     while let Some((prefix, hop)) = found {
         let target = hops.get(usize::from(hop.get()) - 1);
-        prefixes.push(RouteShown {
+        prefixes.push(RouteMatch {
             prefix: prefix.to_string(),
             hop: hop.get(),
             target: target.cloned().unwrap_or(Target::Unspecified),
@@ -113,21 +113,21 @@ fn route<A: lpm::Address>(rib: &Rib<A>, hops: &[Target], address: A) -> RouteFou
             .parent(prefix)
             .filter(|(above, _): &(Prefix<A>, _)| above.len() < prefix.len());
     }
-    RouteFound { prefixes }
+    RouteLookup { prefixes }
 }
 
-fn filtered<A: acl::Address>(
+fn rule_lookup<A: acl::Address>(
     list: &[Rule<A>],
     rules: &RuleSet,
     file: &str,
     key: &Key<A>,
-) -> Filtered {
+) -> RuleLookup {
     let mut matching = (1..).zip(list).filter(|(_, rule)| rule.matches(key));
-    let shown = |number: usize, rule: &Rule<A>, shadowed: bool| {
+    let rule_match = |number: usize, rule: &Rule<A>, shadowed: bool| {
         let origin = rules.origins.get(rule.id as usize);
-        RuleShown {
+        RuleMatch {
             number,
-            rule: Shown(rule).to_string(),
+            rule: RuleText(rule).to_string(),
             action: rule.action,
             place: origin.map_or_else(String::new, |origin| origin.place.within(file)),
             text: origin.map_or_else(String::new, |origin| origin.text.to_string()),
@@ -135,19 +135,19 @@ fn filtered<A: acl::Address>(
         }
     };
     let Some((number, first)) = matching.next() else {
-        return Filtered {
+        return RuleLookup {
             rule: None,
             also: Vec::new(),
         };
     };
-    let also = matching.map(|(number, rule)| shown(number, rule, covers(first, rule)));
-    Filtered {
-        rule: Some(shown(number, first, false)),
+    let also = matching.map(|(number, rule)| rule_match(number, rule, covers(first, rule)));
+    RuleLookup {
+        rule: Some(rule_match(number, first, false)),
         also: also.collect(),
     }
 }
 
-fn verdict(route: Option<&RouteFound>, filter: Option<&Filtered>) -> Verdict {
+fn verdict(route: Option<&RouteLookup>, filter: Option<&RuleLookup>) -> Verdict {
     let rule = filter.and_then(|filter| filter.rule.as_ref());
     let action = rule.map_or(Action::Accept, |rule| rule.action);
     let routed = match route.map(|route| route.prefixes.first()) {
@@ -174,7 +174,7 @@ fn verdict(route: Option<&RouteFound>, filter: Option<&Filtered>) -> Verdict {
 }
 
 /// A five-tuple as [`Packet`] reads it.
-pub(crate) fn shown<A: acl::Address>(key: &Key<A>) -> String {
+pub(crate) fn key_text<A: acl::Address>(key: &Key<A>) -> String {
     let side = |address: A, port: u16| {
         let address = address.ip();
         if A::BITS == 128 {
@@ -262,8 +262,8 @@ mod tests {
             "[2001:db8::1]:5000 -> [2001:db8::2]:80/6",
         ] {
             let again = match text.parse().unwrap() {
-                Packet::V4(key) => shown(&key),
-                Packet::V6(key) => shown(&key),
+                Packet::V4(key) => key_text(&key),
+                Packet::V6(key) => key_text(&key),
             };
             assert_eq!(again, text);
         }
@@ -281,15 +281,15 @@ mod tests {
 
     #[test]
     fn a_drop_wins_over_a_route_and_a_blackhole_over_an_accept() {
-        let found = |target| RouteFound {
-            prefixes: vec![RouteShown {
+        let found = |target| RouteLookup {
+            prefixes: vec![RouteMatch {
                 prefix: String::new(),
                 hop: 1,
                 target,
             }],
         };
-        let rule = |action| Filtered {
-            rule: Some(RuleShown {
+        let rule = |action| RuleLookup {
+            rule: Some(RuleMatch {
                 number: 1,
                 rule: String::new(),
                 action,

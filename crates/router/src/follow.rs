@@ -1,24 +1,24 @@
-//! The kernel's routes in a data plane: what changes in the kernel's tables becomes the calls to a
-//! [`Plane`] that follow from it, in an order in which no packet goes where none of both states
-//! would send it. Reading the tables is [`run`]'s.
+//! Translates the kernel's routing state into calls of a [`Plane`]. The calls are ordered so that during a
+//! change no packet takes a next hop that neither the old nor the new state gives it. [`run`] reads the
+//! tables.
 //!
-//! A prefix of a whole link is the kernel's, which finds out who is there; each neighbour that it
-//! has found gets a route of its own.
+//! A connected prefix is left to the kernel, which resolves neighbours. Each resolved neighbour gets a host
+//! route of its own.
 
-mod census;
-pub(crate) mod first;
-mod given;
+mod address_family;
+mod dump_sync;
+pub(crate) mod fifo_priority;
 mod kernel_route;
-mod outlet;
+mod kernel_state;
+mod next_hop_table;
+mod plane_writer;
 mod routes;
 mod run;
 mod shortage;
-mod side;
+mod static_routes;
 mod status;
 mod table;
 mod view;
-mod way;
-mod world;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,41 +30,41 @@ use netdev::monitor::{Entry, Message, NextHopObject, PolicyRule, TableRoute};
 use netdev::{Link, Neighbour};
 
 use crate::forward::Plane;
-use crate::image::StoredRoutes;
-use census::{Census, Heard};
-use outlet::Outlet;
+use crate::image::ImageRoutes;
+use address_family::AddressFamily;
+use dump_sync::{DumpKeys, DumpSync};
+use kernel_state::KernelState;
+use next_hop_table::Key;
+use plane_writer::PlaneWriter;
 use routes::{Rank, Route};
-use side::Side;
 use table::Table;
-use way::Key;
-use world::World;
 
 pub use run::{Follower, Options, RunError};
-pub use status::{Changes, Lag, Numbers, Routes, Status, Sync, Told};
+pub use status::{Changes, Lag, Numbers, PlaneCalls, Routes, Status, SyncState};
 pub use view::{NamedPort, NextHopView, RouteView};
 
-/// A neighbour is asked for at most this often.
+/// Minimum time between two probes of a neighbour.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
-/// The kernel's tables as far as heard of, and a plane that is told what they come to.
+/// The kernel's tables as far as they are known, and the plane that is kept in step with them.
 #[derive(Debug)]
 pub struct Follow<P> {
-    world: World,
+    state: KernelState,
     v4: Table<u32>,
     v6: Table<u128>,
-    out: Outlet<P>,
+    out: PlaneWriter<P>,
     rules: BTreeSet<PolicyRule>,
-    census: Option<Census>,
-    /// Until everything was heard once the plane is told nothing.
+    dump: Option<DumpSync>,
+    /// False until the first dump is complete: until then the plane is not called.
     loaded: bool,
-    /// The kernel may have changed something without a word.
-    doubt: bool,
-    asked: HashMap<(u32, IpAddr), Instant>,
+    /// The kernel may have changed something without a notification.
+    needs_resync: bool,
+    probed: HashMap<(u32, IpAddr), Instant>,
     changes: Changes,
     listings: u64,
 }
 
-/// Where a message comes from.
+/// Whether a message is a notification or an entry of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Change,
@@ -72,146 +72,155 @@ enum Origin {
 }
 
 impl<P: Plane> Follow<P> {
-    /// A plane that knows nothing, with room for `next_hops` numbers of each family.
+    /// Starts with an empty plane that has `next_hops` numbers for each family.
     pub fn new(plane: P, next_hops: u16) -> Self {
         let mut follow = Self {
-            world: World::default(),
+            state: KernelState::default(),
             v4: Table::new(next_hops),
             v6: Table::new(next_hops),
-            out: Outlet::new(plane),
+            out: PlaneWriter::new(plane),
             rules: BTreeSet::new(),
-            census: None,
+            dump: None,
             loaded: false,
-            doubt: false,
-            asked: HashMap::new(),
+            needs_resync: false,
+            probed: HashMap::new(),
             changes: Changes::default(),
             listings: 0,
         };
-        keep(&mut follow.v4);
-        keep(&mut follow.v6);
+        add_reserved(&mut follow.v4);
+        add_reserved(&mut follow.v6);
         follow
     }
 
-    /// One that routes by these routes, which the plane has, with their numbers; of the kernel's routes
-    /// only those count that are of its own addresses and of networks on links.
-    pub fn with(plane: P, next_hops: u16, routes: &StoredRoutes) -> Self {
+    /// Starts with static routes, which the plane already has under their numbers. Of the kernel's routes,
+    /// only local and connected ones are then used.
+    pub fn with(plane: P, next_hops: u16, routes: &ImageRoutes) -> Self {
         let mut follow = Self::new(plane, next_hops);
-        follow.world = World::with(routes);
+        follow.state = KernelState::with(routes);
         let Self {
-            world, v4, v6, out, ..
+            state, v4, v6, out, ..
         } = &mut follow;
-        let ways = v4.ways.number(routes.hops4.len(), world, out);
-        v4.give(&routes.v4, &ways);
-        let ways = v6.ways.number(routes.hops6.len(), world, out);
-        v6.give(&routes.v6, &ways);
+        let next_hops = v4.next_hops.number(routes.hops4.len(), state, out);
+        v4.add_installed(&routes.v4, &next_hops);
+        let next_hops = v6.next_hops.number(routes.hops6.len(), state, out);
+        v6.add_installed(&routes.v6, &next_hops);
         follow
     }
 
-    /// Goes on with another plane, which has these routes already and is told the rest.
+    /// Continues with another plane, which already has these routes. It still has to be told the next hops.
     fn onto<Q: Plane>(self, plane: Q) -> Follow<Q> {
-        let mut out = Outlet::new(plane);
-        let (mut world, mut v4, mut v6) = (self.world, self.v4, self.v6);
-        v4.ways.tell_all(&mut world, &mut out);
-        v6.ways.tell_all(&mut world, &mut out);
+        let mut out = PlaneWriter::new(plane);
+        let (mut state, mut v4, mut v6) = (self.state, self.v4, self.v6);
+        v4.next_hops.write_all(&mut state, &mut out);
+        v6.next_hops.write_all(&mut state, &mut out);
         Follow {
-            world,
+            state,
             v4,
             v6,
             out,
             rules: self.rules,
-            census: self.census,
+            dump: self.dump,
             loaded: self.loaded,
-            doubt: self.doubt,
-            asked: self.asked,
+            needs_resync: self.needs_resync,
+            probed: self.probed,
             changes: self.changes,
             listings: self.listings,
         }
     }
 
-    /// A change, in the kernel's order.
+    /// Handles a notification. Notifications must come in the kernel's order.
     pub fn change(&mut self, message: &Message<'_>) {
         self.take(message, Origin::Change);
     }
 
-    /// Everything will be listed once more, from the beginning.
+    /// Begins a new dump of all tables.
     pub fn begin_listing(&mut self) {
-        self.census = Some(Census::default());
-        self.doubt = false;
-        self.world.begin_listing();
+        self.dump = Some(DumpSync::default());
+        self.needs_resync = false;
+        self.state.begin_listing();
         self.v4.begin_sweep();
         self.v6.begin_sweep();
     }
 
-    /// An entry of the listing. Changes may come in between, each of which is newer.
+    /// Handles an entry of the dump. Notifications may come in between; each of them is newer than the dump.
     pub fn listed(&mut self, message: &Message<'_>) {
         self.take(message, Origin::Listing);
     }
 
-    /// All was listed: what was not is gone.
+    /// Ends the dump. Entries that were neither dumped nor changed meanwhile are removed.
     pub fn end_listing(&mut self) {
         self.listings += 1;
-        if let Some(census) = self.census.take() {
-            self.forget_unlisted(&census);
+        if let Some(dump) = self.dump.take() {
+            self.forget_unlisted(&dump);
         }
         let (v4, v6) = (self.v4.end_sweep(), self.v6.end_sweep());
-        self.world.end_listing();
+        self.state.end_listing();
         if self.loaded {
-            self.settle4(&v4);
-            self.settle6(&v6);
+            self.reconcile4(&v4);
+            self.reconcile6(&v6);
             self.move_gateways();
             return;
         }
         self.loaded = true;
-        if self.world.is_given() {
+        if self.state.has_static_routes() {
             self.refresh(|_| false);
-            self.v4.settle_rest(&mut self.world, &mut self.out);
-            self.v6.settle_rest(&mut self.world, &mut self.out);
+            self.v4.reconcile_changed(&mut self.state, &mut self.out);
+            self.v6.reconcile_changed(&mut self.state, &mut self.out);
         } else {
-            self.v4.settle_all(&mut self.world, &mut self.out);
-            self.v6.settle_all(&mut self.world, &mut self.out);
+            self.v4.reconcile_all(&mut self.state, &mut self.out);
+            self.v6.reconcile_all(&mut self.state, &mut self.out);
         }
     }
 
-    /// Whether all should be listed anew, because the kernel may have changed something without a
-    /// notification: it sends none for IPv4 routes that go with a device, an address or a next hop.
-    pub fn is_in_doubt(&self) -> bool {
-        self.doubt
+    /// Whether a new dump is needed because the kernel may have changed something without a notification: it
+    /// sends none for IPv4 routes that are removed with a device, an address or a next hop.
+    pub fn needs_resync(&self) -> bool {
+        self.needs_resync
     }
 
-    /// Between batches of changes.
-    pub fn pause(&mut self) {
-        self.v4.ways.pause();
-        self.v6.ways.pause();
+    /// Marks the end of a batch of changes: released next-hop numbers may be used again.
+    pub fn end_batch(&mut self) {
+        self.v4.next_hops.end_batch();
+        self.v6.next_hops.end_batch();
     }
 
-    /// Neighbours that the kernel should ask for now: packets that the plane forwards confirm none.
+    /// Neighbours that the kernel should probe now. Packets that the plane forwards do not confirm a
+    /// neighbour.
     pub fn to_probe(&mut self, now: Instant) -> Vec<(u32, IpAddr)> {
         if !self.loaded {
             return Vec::new();
         }
-        self.asked
-            .retain(|_, asked| now.duration_since(*asked) < PROBE_EVERY);
-        let wanted = self.v4.ways.neighbours().chain(self.v6.ways.neighbours());
+        self.probed
+            .retain(|_, probed| now.duration_since(*probed) < PROBE_EVERY);
+        let wanted = self
+            .v4
+            .next_hops
+            .neighbours()
+            .chain(self.v6.next_hops.neighbours());
         let due: BTreeSet<(u32, IpAddr)> = wanted
-            .filter(|key| !self.asked.contains_key(key) && self.world.should_probe(key.0, key.1))
+            .filter(|key| !self.probed.contains_key(key) && self.state.should_probe(key.0, key.1))
             .collect();
-        self.asked.extend(due.iter().map(|key| (*key, now)));
+        self.probed.extend(due.iter().map(|key| (*key, now)));
         due.into_iter().collect()
     }
 
-    /// Whether a gateway in use may still answer the kernel's question who it is.
+    /// Whether neighbour resolution of a gateway in use is still in progress.
     pub fn is_resolving(&self) -> bool {
-        let mut wanted = self.v4.ways.neighbours().chain(self.v6.ways.neighbours());
-        wanted.any(|(ifindex, address)| self.world.is_awaited(ifindex, address))
+        let mut wanted = self
+            .v4
+            .next_hops
+            .neighbours()
+            .chain(self.v6.next_hops.neighbours());
+        wanted.any(|(ifindex, address)| self.state.is_resolving(ifindex, address))
     }
 
-    /// Tries again what the plane had no room for.
+    /// Retries prefixes for which the plane had no room.
     pub fn retry(&mut self) {
-        self.v4.retry(&mut self.world, &mut self.out);
-        self.v6.retry(&mut self.world, &mut self.out);
+        self.v4.retry(&mut self.state, &mut self.out);
+        self.v6.retry(&mut self.state, &mut self.out);
     }
 
-    /// What the plane answers about an address: the prefix and its next hop's number.
+    /// The number of the next hop that the plane has for an address.
     pub fn next_hop_of(&self, address: IpAddr) -> Option<NextHop> {
         match address {
             IpAddr::V4(address) => number(&self.v4, address.to_bits()),
@@ -223,38 +232,37 @@ impl<P: Plane> Follow<P> {
         &self.out.plane
     }
 
-    /// For what is not routes: rules, counters.
+    /// For rules and counters.
     pub fn plane_mut(&mut self) -> &mut P {
         &mut self.out.plane
     }
 
-    fn settle4(&mut self, prefixes: &[Prefix<u32>]) {
-        settle(prefixes, &mut self.v4, &mut self.world, &mut self.out);
+    fn reconcile4(&mut self, prefixes: &[Prefix<u32>]) {
+        reconcile(prefixes, &mut self.v4, &mut self.state, &mut self.out);
     }
 
-    fn settle6(&mut self, prefixes: &[Prefix<u128>]) {
-        settle(prefixes, &mut self.v6, &mut self.world, &mut self.out);
+    fn reconcile6(&mut self, prefixes: &[Prefix<u128>]) {
+        reconcile(prefixes, &mut self.v6, &mut self.state, &mut self.out);
     }
 
-    /// The ports of the devices with these names that are there.
+    /// The ports of those of the named devices that exist.
     pub fn ports(&self, names: &[String]) -> Vec<NamedPort> {
-        view::ports(&self.world, names)
+        view::ports(&self.state, names)
     }
 
-    /// What is installed, in order: the prefix that an address matches, or the first `limit` of
-    /// all.
+    /// Installed routes in order: the one that `of` matches, or the first `limit` of all.
     pub fn routes(&self, of: Option<IpAddr>, limit: usize) -> Vec<RouteView> {
         match of {
             Some(IpAddr::V4(address)) => {
-                view::routes(&self.v4, &self.world, Some(address.to_bits()), 1)
+                view::routes(&self.v4, &self.state, Some(address.to_bits()), 1)
             }
             Some(IpAddr::V6(address)) => {
-                view::routes(&self.v6, &self.world, Some(address.to_bits()), 1)
+                view::routes(&self.v6, &self.state, Some(address.to_bits()), 1)
             }
             None => {
-                let mut found = view::routes(&self.v4, &self.world, None, limit);
+                let mut found = view::routes(&self.v4, &self.state, None, limit);
                 let left = limit - found.len();
-                found.extend(view::routes(&self.v6, &self.world, None, left));
+                found.extend(view::routes(&self.v6, &self.state, None, left));
                 found
             }
         }
@@ -262,29 +270,29 @@ impl<P: Plane> Follow<P> {
 
     /// All next hops that have numbers, by family and number.
     pub fn next_hops(&self) -> Vec<NextHopView> {
-        let mut hops = view::next_hops(&self.v4, &self.world);
-        hops.extend(view::next_hops(&self.v6, &self.world));
+        let mut hops = view::next_hops(&self.v4, &self.state);
+        hops.extend(view::next_hops(&self.v6, &self.state));
         hops.sort_by_key(|hop| (hop.family, hop.number));
         hops
     }
 
-    /// What the tables hold and the plane was told. Overruns, lag and state are the reader's.
+    /// Counts of the tables and of calls to the plane. The reader adds overruns, lag and its state.
     pub fn status(&self) -> Status {
-        let outlet::Told {
+        let plane_writer::PlaneCalls {
             routes,
             next_hops,
             refusals,
-        } = self.out.told;
+        } = self.out.calls;
         Status {
-            sync: match (self.loaded, &self.census) {
-                (false, _) => Sync::Loading,
-                (true, None) => Sync::Following,
-                (true, Some(_)) => Sync::Listing,
+            sync: match (self.loaded, &self.dump) {
+                (false, _) => SyncState::Loading,
+                (true, None) => SyncState::Following,
+                (true, Some(_)) => SyncState::Listing,
             },
             ipv4: status::routes_of(&self.v4),
             ipv6: status::routes_of(&self.v6),
             changes: self.changes,
-            told: Told {
+            plane_calls: PlaneCalls {
                 routes,
                 next_hops,
                 refusals,
@@ -303,37 +311,37 @@ impl<P: Plane> Follow<P> {
         let gone = message.gone;
         match message.entry {
             Entry::Link(link) => {
-                if self.heard(origin, |census| &mut census.links, link.index) {
+                if self.is_current(origin, |dump| &mut dump.links, link.index) {
                     self.link(link, gone);
                 }
             }
             Entry::Neighbour(neighbour) => {
                 let key = (neighbour.ifindex, neighbour.address);
-                if self.heard(origin, |census| &mut census.neighbours, key) {
+                if self.is_current(origin, |dump| &mut dump.neighbours, key) {
                     self.neighbour(neighbour, gone);
                 }
             }
             Entry::NextHop(object) => {
-                if self.heard(origin, |census| &mut census.objects, object.id) {
+                if self.is_current(origin, |dump| &mut dump.objects, object.id) {
                     self.object(object, gone);
                 }
             }
             Entry::Rule(rule) => {
-                if self.heard(origin, |census| &mut census.rules, rule) {
+                if self.is_current(origin, |dump| &mut dump.rules, rule) {
                     self.rule(rule, gone);
                 }
             }
             Entry::Address(address) => {
-                self.doubt |= gone && self.loaded;
+                self.needs_resync |= gone && self.loaded;
                 if let IpAddr::V4(near) = address.address {
                     let key = (address.ifindex, near);
-                    if self.heard(origin, |census| &mut census.addresses, key) {
+                    if self.is_current(origin, |dump| &mut dump.addresses, key) {
                         self.address(address.ifindex, near, gone);
                     }
                 }
             }
             Entry::Route(route)
-                if route.table != kernel_route::MAIN || self.world.takes(&route, gone) =>
+                if route.table != kernel_route::MAIN || self.state.accepts(&route, gone) =>
             {
                 match route.destination {
                     IpAddr::V4(_) => self.route4(&route, gone, origin),
@@ -341,54 +349,55 @@ impl<P: Plane> Follow<P> {
                 }
                 self.move_gateways();
             }
-            // Others are given in its place.
+            // Static routes replace it.
             Entry::Route(_) => {}
         }
     }
 
     fn move_gateways(&mut self) {
-        if self.loaded && self.world.gateways_moved() {
+        if self.loaded && self.state.gateways_moved() {
             self.refresh(|_| false);
         }
     }
 
-    fn forget_unlisted(&mut self, census: &Census) {
-        let links = self.world.links().map(|link| link.index);
-        for ifindex in census.links.missing(links) {
+    fn forget_unlisted(&mut self, dump: &DumpSync) {
+        let links = self.state.links().map(|link| link.index);
+        for ifindex in dump.links.missing(links) {
             let link = Link {
                 index: ifindex,
                 ..Link::default()
             };
             self.link(&link, true);
         }
-        for id in census.objects.missing(self.world.objects()) {
+        for id in dump.objects.missing(self.state.objects()) {
             self.remove_objects(id);
         }
-        for (ifindex, address) in census.neighbours.missing(self.world.neighbours()) {
-            self.lose_neighbour(ifindex, address);
+        for (ifindex, address) in dump.neighbours.missing(self.state.neighbours()) {
+            self.remove_neighbour(ifindex, address);
         }
-        for (ifindex, address) in census.addresses.missing(self.world.addresses()) {
+        for (ifindex, address) in dump.addresses.missing(self.state.addresses()) {
             self.address(ifindex, address, true);
         }
-        for rule in census.rules.missing(self.rules.iter().copied()) {
+        for rule in dump.rules.missing(self.rules.iter().copied()) {
             self.rules.remove(&rule);
         }
     }
 
-    /// Whether a message is news: a listing's is not where something changed since.
-    fn heard<K: std::hash::Hash + Eq + Copy>(
+    /// Whether a message is current. An entry of a dump is outdated if a notification changed it since the
+    /// dump began.
+    fn is_current<K: std::hash::Hash + Eq + Copy>(
         &mut self,
         origin: Origin,
-        of: impl Fn(&mut Census) -> &mut Heard<K>,
+        of: impl Fn(&mut DumpSync) -> &mut DumpKeys<K>,
         key: K,
     ) -> bool {
-        let Some(census) = &mut self.census else {
+        let Some(dump) = &mut self.dump else {
             return true;
         };
         match origin {
-            Origin::Listing => of(census).list(key),
+            Origin::Listing => of(dump).record(key),
             Origin::Change => {
-                of(census).change(key);
+                of(dump).mark_changed(key);
                 true
             }
         }
@@ -396,91 +405,92 @@ impl<P: Plane> Follow<P> {
 
     fn link(&mut self, link: &Link, gone: bool) {
         let changed = if gone {
-            self.world.remove_link(link.index)
+            self.state.remove_link(link.index)
         } else {
-            self.world.set_link(link)
+            self.state.set_link(link)
         };
         if !changed {
             return;
         }
-        // Frames of a VLAN device leave by the one below it.
-        let above = self.world.links();
+        // Frames of a VLAN device leave by its lower device.
+        let above = self.state.links();
         let above = above.filter(|above| above.vlan.is_some() && above.link == Some(link.index));
         let mut concerned: Vec<u32> = above.map(|above| above.index).collect();
         concerned.push(link.index);
         self.refresh(|key| concerned.iter().any(|at| key.leaves_by(*at)));
         if gone || !link.up {
-            let lost: Vec<(u32, IpAddr)> = self.world.neighbours().collect();
+            let lost: Vec<(u32, IpAddr)> = self.state.neighbours().collect();
             for (ifindex, address) in lost {
                 if ifindex == link.index {
-                    self.lose_neighbour(ifindex, address);
+                    self.remove_neighbour(ifindex, address);
                 }
             }
             self.remove_dead();
         }
         if gone || !link.up || !link.carrier {
-            // The kernel removes these without a word.
+            // The kernel removes these without a notification.
             let index = link.index;
             let gone = self
-                .world
+                .state
                 .remove_objects(&|_, object| object.leaves_by(index));
             self.objects_gone(&gone);
         }
-        self.doubt |= self.loaded;
+        self.needs_resync |= self.loaded;
     }
 
     fn neighbour(&mut self, neighbour: &Neighbour, gone: bool) {
         let (ifindex, address) = (neighbour.ifindex, neighbour.address);
         if gone {
-            return self.lose_neighbour(ifindex, address);
+            return self.remove_neighbour(ifindex, address);
         }
-        if self.world.set_neighbour(neighbour) {
+        if self.state.set_neighbour(neighbour) {
             self.neighbour_changed(ifindex, address);
         }
     }
 
-    fn lose_neighbour(&mut self, ifindex: u32, address: IpAddr) {
-        if self.world.remove_neighbour(ifindex, address) {
+    fn remove_neighbour(&mut self, ifindex: u32, address: IpAddr) {
+        if self.state.remove_neighbour(ifindex, address) {
             self.neighbour_changed(ifindex, address);
         }
     }
 
     fn neighbour_changed(&mut self, ifindex: u32, address: IpAddr) {
         let Self {
-            world, v4, v6, out, ..
+            state, v4, v6, out, ..
         } = self;
-        for way in v4.ways.by_neighbour(ifindex, address) {
-            v4.ways.refresh(way, world, out);
+        for next_hop in v4.next_hops.by_neighbour(ifindex, address) {
+            v4.next_hops.refresh(next_hop, state, out);
         }
-        for way in v6.ways.by_neighbour(ifindex, address) {
-            v6.ways.refresh(way, world, out);
+        for next_hop in v6.next_hops.by_neighbour(ifindex, address) {
+            v6.next_hops.refresh(next_hop, state, out);
         }
-        let usable = world.is_usable(ifindex, address);
+        let usable = state.is_usable(ifindex, address);
         let loaded = self.loaded;
         if let Some(address) = u32::of(address) {
             let host = v4.set_neighbour(address, ifindex, usable);
             if loaded {
-                v4.settle(host, world, out);
+                v4.reconcile(host, state, out);
             }
         } else if let Some(address) = u128::of(address) {
             let host = v6.set_neighbour(address, ifindex, usable);
             if loaded {
-                v6.settle(host, world, out);
+                v6.reconcile(host, state, out);
             }
         }
     }
 
-    /// Routes that rest on one address go with its local route; those of a device with its last.
+    /// Routes with a source address are removed with its local route, routes of a device with the device's
+    /// last address.
     fn address(&mut self, ifindex: u32, address: Ipv4Addr, gone: bool) {
         if !gone {
-            self.world.set_address(ifindex, address);
-        } else if self.world.remove_address(ifindex, address) {
-            let v4 = self.v4.remove_ways(&|key| match key {
+            self.state.set_address(ifindex, address);
+        } else if self.state.remove_address(ifindex, address) {
+            let v4 = self.v4.remove_routes_by(&|key| match key {
                 Key::Hops { hops, .. } => hops.iter().all(|hop| hop.ifindex == ifindex),
                 _ => false,
             });
             if self.loaded {
-                self.settle4(&v4);
+                self.reconcile4(&v4);
             }
         }
     }
@@ -488,13 +498,13 @@ impl<P: Plane> Follow<P> {
     fn object(&mut self, object: NextHopObject<'_>, gone: bool) {
         if gone {
             self.remove_objects(object.id);
-        } else if self.world.set_object(object.id, object.meaning) {
+        } else if self.state.set_object(object.id, object.meaning) {
             self.refresh(|_| false);
         }
     }
 
     fn remove_objects(&mut self, id: u32) {
-        let gone = self.world.remove_objects(&|at, _| at == id);
+        let gone = self.state.remove_objects(&|at, _| at == id);
         self.objects_gone(&gone);
     }
 
@@ -503,42 +513,45 @@ impl<P: Plane> Follow<P> {
             return;
         }
         self.refresh(|_| false);
-        self.remove_ways(&|key| matches!(key, Key::Object { id, .. } if gone.contains(id)));
-        self.doubt |= self.loaded;
+        self.remove_routes_by(&|key| matches!(key, Key::Object { id, .. } if gone.contains(id)));
+        self.needs_resync |= self.loaded;
     }
 
-    /// Routes all of whose devices are down: the kernel says so of IPv6 only.
+    /// Removes routes whose devices are all down. The kernel sends notifications for IPv6 only.
     fn remove_dead(&mut self) {
         let up: foldhash::HashSet<u32> = self
-            .world
+            .state
             .links()
-            .filter(|link| self.world.is_up(link.index))
+            .filter(|link| self.state.is_up(link.index))
             .map(|link| link.index)
             .collect();
-        self.remove_ways(&|key| match key {
+        self.remove_routes_by(&|key| match key {
             Key::Hops { hops, .. } => hops.iter().all(|hop| !up.contains(&hop.ifindex)),
             _ => false,
         });
     }
 
-    fn remove_ways(&mut self, gone: &dyn Fn(&Key) -> bool) {
-        let (v4, v6) = (self.v4.remove_ways(gone), self.v6.remove_ways(gone));
+    fn remove_routes_by(&mut self, gone: &dyn Fn(&Key) -> bool) {
+        let (v4, v6) = (
+            self.v4.remove_routes_by(gone),
+            self.v6.remove_routes_by(gone),
+        );
         if self.loaded {
-            self.settle4(&v4);
-            self.settle6(&v6);
+            self.reconcile4(&v4);
+            self.reconcile6(&v6);
         }
     }
 
-    /// Tells what these ways mean now, and those by objects and of given routes.
+    /// Updates the next hops that `concerned` selects, and those of next-hop objects and static routes.
     fn refresh(&mut self, concerned: impl Fn(&Key) -> bool) {
         if !self.loaded {
             return;
         }
         let Self {
-            world, v4, v6, out, ..
+            state, v4, v6, out, ..
         } = self;
-        kernel_route::refresh(v4, world, out, &concerned);
-        kernel_route::refresh(v6, world, out, &concerned);
+        kernel_route::refresh(v4, state, out, &concerned);
+        kernel_route::refresh(v6, state, out, &concerned);
     }
 
     fn rule(&mut self, rule: PolicyRule, gone: bool) {
@@ -550,57 +563,59 @@ impl<P: Plane> Follow<P> {
     }
 
     fn route4(&mut self, route: &TableRoute<'_>, gone: bool, origin: Origin) {
-        let Self { world, v4, out, .. } = self;
-        let Some(prefix) = kernel_route::take(v4, route, gone, origin, &mut self.doubt) else {
+        let Self { state, v4, out, .. } = self;
+        let Some(prefix) = kernel_route::apply(v4, route, gone, origin, &mut self.needs_resync)
+        else {
             return;
         };
         if !self.loaded {
             return;
         }
-        settle(&[prefix], v4, world, out);
+        reconcile(&[prefix], v4, state, out);
         let lost = gone && route.table == kernel_route::LOCAL && v4.routes(prefix).is_empty();
         if lost && prefix.len() == 32 {
-            // The kernel sends no notification for routes that packets from this address took.
+            // The kernel sends no notification for routes with this source address.
             let address = route.destination;
-            self.remove_ways(&|key| key.source() == Some(address));
+            self.remove_routes_by(&|key| key.source() == Some(address));
         }
     }
 
     fn route6(&mut self, route: &TableRoute<'_>, gone: bool, origin: Origin) {
-        let Self { world, v6, out, .. } = self;
-        let prefix = kernel_route::take(v6, route, gone, origin, &mut self.doubt);
+        let Self { state, v6, out, .. } = self;
+        let prefix = kernel_route::apply(v6, route, gone, origin, &mut self.needs_resync);
         if let Some(prefix) = prefix
             && self.loaded
         {
-            settle(&[prefix], v6, world, out);
+            reconcile(&[prefix], v6, state, out);
         }
     }
 }
 
-/// With the neighbours within: a route through the link can come or go between.
-fn settle<A: Side, P: Plane>(
+/// Also reconciles the neighbours within each prefix, because a route to their link may have appeared or
+/// disappeared.
+fn reconcile<A: AddressFamily, P: Plane>(
     prefixes: &[Prefix<A>],
     table: &mut Table<A>,
-    world: &mut World,
-    out: &mut Outlet<P>,
+    state: &mut KernelState,
+    out: &mut PlaneWriter<P>,
 ) {
     for prefix in prefixes {
-        table.settle(*prefix, world, out);
+        table.reconcile(*prefix, state, out);
         for host in table.neighbours_within(*prefix) {
-            table.settle(host, world, out);
+            table.reconcile(host, state, out);
         }
     }
 }
 
-fn keep<A: Side>(table: &mut Table<A>) {
-    for prefix in A::kept() {
-        let way = table.ways.hold(&Key::Local);
-        let route = Route::new(Rank::Kept, 0, 0, way);
+fn add_reserved<A: AddressFamily>(table: &mut Table<A>) {
+    for prefix in A::reserved_prefixes() {
+        let next_hop = table.next_hops.hold(&Key::Local);
+        let route = Route::new(Rank::Reserved, 0, 0, next_hop);
         table.add(prefix, route, netdev::monitor::Position::Last);
     }
 }
 
-fn number<A: Side>(table: &Table<A>, address: A) -> Option<NextHop> {
-    let way = table.installed_for(address)?;
-    table.ways.get(way).number
+fn number<A: AddressFamily>(table: &Table<A>, address: A) -> Option<NextHop> {
+    let next_hop = table.installed_for(address)?;
+    table.next_hops.get(next_hop).number
 }

@@ -66,8 +66,8 @@ pub enum Family {
 pub trait Plane {
     /// Why a change could not be made; the plane then goes on as before.
     type Error: std::error::Error + Send + Sync + 'static;
-    /// Rules as the plane looks them up.
-    type Compiled: Send;
+    /// Compiled rules.
+    type RuleTables: Send;
 
     /// Routes a prefix to a next hop, or withdraws it.
     ///
@@ -103,15 +103,15 @@ pub trait Plane {
         Ok(())
     }
 
-    /// What compiles rules, which can take seconds and needs the plane no more.
-    fn compiler(&self) -> Compiler<Self::Compiled, Self::Error>;
+    /// A compiler of rules. It can run for seconds, and does not need the plane.
+    fn compiler(&self) -> Compiler<Self::RuleTables, Self::Error>;
 
-    /// Filters by these rules instead of those before. What then remains can wait, for the plane too, but no
-    /// other rules are put in force before it is done.
+    /// Filters by these rules instead of those before. The returned cleanup may run later, without the plane,
+    /// but must have run before the next rules are put in force.
     ///
     /// # Errors
     /// No room; the rules before still hold.
-    fn enforce(&mut self, compiled: Self::Compiled) -> Result<Rest, Self::Error>;
+    fn enforce(&mut self, compiled: Self::RuleTables) -> Result<Cleanup, Self::Error>;
 
     /// Compiles rules and filters by them.
     ///
@@ -124,13 +124,13 @@ pub trait Plane {
     }
 }
 
-/// Makes rules what a plane looks up.
-pub type Compiler<Compiled, Error> = Box<dyn FnOnce(&RuleSet) -> Result<Compiled, Error> + Send>;
+/// Compiles rules for a plane.
+pub type Compiler<Tables, Error> = Box<dyn FnOnce(&RuleSet) -> Result<Tables, Error> + Send>;
 
-/// What is left to do of a change.
-pub type Rest = Box<dyn FnOnce() + Send>;
+/// The rest of a change, which may be done later.
+pub type Cleanup = Box<dyn FnOnce() + Send>;
 
-/// Nothing is left to do.
-pub fn nothing() -> Rest {
+/// A cleanup that does nothing.
+pub fn no_cleanup() -> Cleanup {
     Box::new(|| ())
 }

@@ -67,7 +67,7 @@ impl Frames {
 
     /// UDP datagrams and what else rules ask for, to destinations of these tables; the same for the
     /// same seed.
-    pub fn made(contents: &Contents, mix: &Mix) -> Self {
+    pub fn generate(contents: &Contents, mix: &Mix) -> Self {
         let (v4, v6) = mix.families();
         let keys4 = keys(&contents.v4, &contents.rules.v4, mix, v4);
         let keys6 = keys(&contents.v6, &contents.rules.v6, mix, v6);

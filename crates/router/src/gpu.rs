@@ -1,23 +1,23 @@
-//! The router on a device that runs kernels: batches of headers go there, decisions come back. Tables
-//! are those of the CPU engine, array by array, and updated while batches are on the way.
+//! The router's engine on a GPU: batches of headers are sent to the device, and decisions come back. The
+//! tables have the layout of the CPU engine's, and are updated while batches are in flight.
 
-pub mod backed;
-mod copies;
+mod batch_times;
+pub mod cpu_fallback;
+mod device_tables;
 mod error;
 mod header;
+mod host_tables;
 mod input;
 mod launch;
-mod launching;
+mod launch_mode;
 mod lists;
 #[cfg(test)]
 mod native;
-mod original;
+mod persistent;
 mod processor;
-mod recorded;
-mod resident;
+mod recordings;
 mod source;
 mod steps;
-mod timed;
 mod width;
 
 use std::num::NonZeroUsize;
@@ -29,56 +29,57 @@ use gpu::{Buffer, Device, DeviceInfo, Memory};
 use lpm::{Layout4, NextHop, Prefix4, Prefix6};
 
 use crate::engine::{Contents, Engine, Function};
-use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
-use crate::image::Stored;
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane};
+use crate::image::ImageFile;
 use crate::rules::{Hits, RuleSet};
 use crate::shape::Shape;
-use copies::Copies;
-use original::Original;
+use device_tables::DeviceTables;
+use host_tables::HostTables;
 
-pub use copies::CaughtUp;
+pub use batch_times::BatchTimes;
+pub use device_tables::UpdateCosts;
 pub use error::Error;
-pub use launching::Launching;
+pub use launch_mode::LaunchMode;
 pub use lists::Lists;
-pub use processor::OnDevice;
-pub use source::{KERNELS, SOURCE, STAYING};
+pub use processor::DeviceProcessor;
+pub use source::{KERNELS, PERSISTENT_SOURCE, SOURCE};
 pub use steps::Schedule;
-pub use timed::Timed;
 pub use width::Width;
 
-/// Which device, and how batches get there; nothing is chosen by itself.
+/// The device, and how batches get there. Nothing is chosen automatically.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub device: DeviceInfo,
     pub layout4: Layout4,
-    /// What of a packet goes there.
-    pub copy: Copy,
-    /// Where batches lie on their way.
+    /// The part of a packet that is copied to the device.
+    pub copy: CopyMode,
+    /// The kind of host memory that batches use.
     pub memory: Memory,
-    /// Parts of a batch that are on their way at once, in queues of their own.
+    /// Number of streams: a batch is divided into this many parts, which are in flight at once.
     pub streams: NonZeroUsize,
-    pub launching: Launching,
+    pub launch_mode: LaunchMode,
     /// What kernels do for each packet.
     pub schedule: Schedule,
-    /// What of a decision comes back.
+    /// The encoding of decisions on their way back.
     pub result: Width,
-    /// Whether each batch is answered with every change that was made before it, and so waits for the batches
-    /// of other threads that are on their way. Without, changes wait for them.
+    /// Whether each batch sees every earlier change, for which it waits until batches of other threads are
+    /// finished. Otherwise changes wait for them.
     pub latest: bool,
-    /// How many times what the prefixes need there is room for. A device has no address space to spare.
+    /// Capacity of the tables as a multiple of what the first prefixes need. A device has no address space to
+    /// reserve.
     pub growth: usize,
 }
 
 impl Options {
-    /// Every layout and size of tables, and memory that every device can do with.
+    /// Options that work for every device and all tables.
     pub fn of(device: DeviceInfo) -> Self {
         Self {
             device,
             layout4: Layout4::Mixed,
-            copy: Copy::Headers,
+            copy: CopyMode::Headers,
             memory: Memory::Pageable,
             streams: NonZeroUsize::MIN,
-            launching: Launching::Stream,
+            launch_mode: LaunchMode::Stream,
             schedule: Schedule::PerPacket,
             result: Width::U32,
             latest: false,
@@ -88,51 +89,53 @@ impl Options {
 }
 
 impl Options {
-    /// What does not go together.
+    /// Refuses combinations that do not work.
     fn check(&self) -> Result<(), Error> {
         let wrong = |what| Err(Error::Options(what));
-        match (self.launching, self.memory) {
-            (Launching::Graph, Memory::Pageable) => wrong(
+        match (self.launch_mode, self.memory) {
+            (LaunchMode::Graph, Memory::Pageable) => wrong(
                 "a recorded batch is copied from memory that stays where it is: pinned or mapped, not pageable",
             ),
-            (Launching::Persistent, Memory::Pageable | Memory::Pinned) => wrong(
+            (LaunchMode::Persistent, Memory::Pageable | Memory::Pinned) => wrong(
                 "a kernel that stays reads and writes batches where they are: memory is mapped, not copied",
             ),
-            (Launching::Persistent, _) if self.schedule == Schedule::PerFunction => {
+            (LaunchMode::Persistent, _) if self.schedule == Schedule::PerFunction => {
                 wrong("a kernel that stays does everything: its schedule is per-packet")
             }
             _ => Ok(()),
         }
     }
 
-    /// The device with the kernels that it takes.
+    /// Opens the device with the kernels that it needs.
     fn open(&self) -> Result<Device, Error> {
         let most = &KERNELS[..KERNELS.len() - 1];
-        Ok(match self.launching {
-            Launching::Stream => Device::open(&self.device, SOURCE, most)?,
-            Launching::Graph => {
+        Ok(match self.launch_mode {
+            LaunchMode::Stream => Device::open(&self.device, SOURCE, most)?,
+            LaunchMode::Graph => {
                 let device = Device::open(&self.device, SOURCE, most)?;
                 device.check_recording().map_err(gpu::Error::from)?;
                 device
             }
-            Launching::Persistent => Device::open_persistent(&self.device, STAYING, &KERNELS)?,
+            LaunchMode::Persistent => {
+                Device::open_persistent(&self.device, PERSISTENT_SOURCE, &KERNELS)?
+            }
         })
     }
 }
 
-/// What of a packet goes to the device.
+/// The part of a packet that is copied to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Copy {
-    /// Its key, which is found before.
+pub enum CopyMode {
+    /// Its key, which the CPU extracts.
     Headers,
-    /// All of it: the device finds the key.
+    /// The whole frame, from which the device extracts the key.
     Full,
 }
 
-impl Copy {
+impl CopyMode {
     pub const ALL: [Self; 2] = [Self::Headers, Self::Full];
 
-    /// How people name it.
+    /// The name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Headers => "headers",
@@ -151,24 +154,24 @@ pub struct Gpu {
 #[derive(Debug)]
 struct Shared {
     device: Device,
-    copies: Mutex<Copies>,
+    tables: Mutex<DeviceTables>,
     lists: Mutex<Arc<Lists>>,
     result: Width,
     latest: bool,
-    /// The highest number of a next hop so far.
+    /// The highest next-hop number so far.
     highest: AtomicU16,
 }
 
 impl Engine for Gpu {
     type Options = Options;
-    type Processor = OnDevice;
+    type Processor = DeviceProcessor;
 
     fn setup(contents: Contents, options: &Options) -> Result<Self, Error> {
         Self::new(contents, None, options)
     }
 
-    fn processor(&self, function: Function) -> Result<OnDevice, Error> {
-        OnDevice::new(function, &self.shared, &self.options)
+    fn processor(&self, function: Function) -> Result<DeviceProcessor, Error> {
+        DeviceProcessor::new(function, &self.shared, &self.options)
     }
 }
 
@@ -177,14 +180,22 @@ impl Gpu {
     ///
     /// # Errors
     /// As `setup`; content that no table has.
-    pub fn restore(image: &Stored, contents: Contents, options: &Options) -> Result<Self, Error> {
-        // Its entries do not fit: arrays are made anew.
+    pub fn restore(
+        image: &ImageFile,
+        contents: Contents,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        // Entries of the image do not fit this layout, so the arrays are built from the routes.
         let narrower = options.layout4 == Layout4::Bytes && image.layout4() != Layout4::Bytes;
         let image = Some(image).filter(|_| !narrower);
         Self::new(contents, image, options)
     }
 
-    fn new(contents: Contents, image: Option<&Stored>, options: &Options) -> Result<Self, Error> {
+    fn new(
+        contents: Contents,
+        image: Option<&ImageFile>,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let Contents { v4, v6, rules } = contents;
         let hops = v4.iter().map(|(_, hop)| hop);
         let hops = hops.chain(v6.iter().map(|(_, hop)| hop));
@@ -193,13 +204,13 @@ impl Gpu {
         options.check()?;
         let device = options.open()?;
         let shape = Shape::of(options.layout4, options.growth, &v4, &v6)?;
-        let original = Original::build(&shape, (v4, v6), image)?;
-        let copies = Copies::new(&device, original)?;
+        let host = HostTables::build(&shape, (v4, v6), image)?;
+        let tables = DeviceTables::new(&device, host)?;
         let lists = Lists::build(&rules, &device)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 device,
-                copies: Mutex::new(copies),
+                tables: Mutex::new(tables),
                 lists: Mutex::new(Arc::new(lists)),
                 result: options.result,
                 latest: options.latest,
@@ -209,20 +220,19 @@ impl Gpu {
         })
     }
 
-    /// Bytes of the structures that lookups read: of the routes, and of the rules. The device has the
-    /// former twice.
+    /// Bytes of the structures that lookups read: routes, rules. The device has the routes twice.
     pub fn bytes(&self) -> (usize, usize) {
-        let routes = self.shared.copies().original().in_use();
+        let routes = self.shared.tables().host().in_use();
         (routes, self.shared.lists().bytes())
     }
 
-    /// As [`Engine::processor`], whose batches the device times part by part: see [`OnDevice::timed`]. None
-    /// where kernels are not launched by calls that it could time.
+    /// As [`Engine::processor`], with batches that the device times: see [`DeviceProcessor::batch_times`].
+    /// None if kernels are not launched by separate calls.
     ///
     /// # Errors
     /// As `processor`.
-    pub fn timed_processor(&self, function: Function) -> Result<Option<OnDevice>, Error> {
-        if self.options.launching != Launching::Stream {
+    pub fn timed_processor(&self, function: Function) -> Result<Option<DeviceProcessor>, Error> {
+        if self.options.launch_mode != LaunchMode::Stream {
             return Ok(None);
         }
         let mut processor = self.processor(function)?;
@@ -230,47 +240,47 @@ impl Gpu {
         Ok(Some(processor))
     }
 
-    /// Bytes that copies within the device's memory read and write in a nanosecond.
+    /// Bandwidth of copies within the device's memory: bytes read and written in a nanosecond.
     ///
     /// # Errors
-    /// A device that is gone, or has no memory left for it.
+    /// The device is lost, or has no memory left.
     pub fn bandwidth(&self) -> Result<f64, Error> {
         Ok(self.shared.device.bandwidth()?)
     }
 
-    /// What changes of routes have cost batches.
-    pub fn caught_up(&self) -> CaughtUp {
-        self.shared.copies().caught_up()
+    /// Costs of updating routes on the device.
+    pub fn update_costs(&self) -> UpdateCosts {
+        self.shared.tables().update_costs()
     }
 
-    /// What makes lookups slow, in words; nothing for ordinary tables.
+    /// Reasons for slow lookups; none for ordinary tables.
     pub fn warnings(&self) -> Vec<String> {
         self.shared.lists().warnings().cloned().collect()
     }
 
-    /// How often each rule in force matched: of IPv4's list, and of IPv6's. The last million packets of a
-    /// thread may not be among it before the thread ends.
+    /// How often each rule in force matched: IPv4's list, IPv6's. The last million packets of a thread may be
+    /// missing until it ends.
     pub fn hits(&self) -> [Hits; 2] {
         self.shared.lists().hits()
     }
 }
 
 impl Shared {
-    fn copies(&self) -> MutexGuard<'_, Copies> {
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, DeviceTables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lists(&self) -> Arc<Lists> {
         Arc::clone(&self.lists.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Of a decision, as it comes back, by whatever routes were ever told.
+    /// Bits of an encoded decision that can hold every next hop so far.
     fn bits(&self, function: Function) -> u32 {
         let highest = self.highest.load(Ordering::Acquire);
         self.result.bits(function, highest)
     }
 
-    /// To be told before a route to it is.
+    /// Checks and notes a next hop. Must be called before a route to it is added.
     fn expect(&self, hop: Option<NextHop>) -> Result<(), Error> {
         let hop = hop.map_or(lpm::NO_ROUTE, NextHop::get);
         self.result.holds(hop)?;
@@ -278,15 +288,15 @@ impl Shared {
         Ok(())
     }
 
-    /// The routes of now.
+    /// The current routes.
     fn routes(&self) -> Result<Arc<Buffer>, Error> {
         loop {
-            let mut copies = self.copies();
-            let routes = copies.latest()?;
-            if !self.latest || !copies.is_behind() {
+            let mut tables = self.tables();
+            let routes = tables.latest()?;
+            if !self.latest || !tables.is_stale() {
                 return Ok(routes);
             }
-            drop(copies);
+            drop(tables);
             thread::yield_now();
         }
     }
@@ -294,19 +304,19 @@ impl Shared {
 
 impl Plane for Gpu {
     type Error = Error;
-    type Compiled = Lists;
+    type RuleTables = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         self.shared.expect(hop)?;
-        self.shared.copies().route4(prefix, hop)
+        self.shared.tables().route4(prefix, hop)
     }
 
     fn route6(&mut self, prefix: Prefix6, hop: Option<NextHop>) -> Result<(), Error> {
         self.shared.expect(hop)?;
-        self.shared.copies().route6(prefix, hop)
+        self.shared.tables().route6(prefix, hop)
     }
 
-    /// Decisions are numbers of next hops: what they stand for is not asked.
+    /// Decisions are next-hop numbers: the device does not need their forwarding.
     fn next_hop(&mut self, _: Family, _: NextHop, _: &Forwarding) -> Result<(), Error> {
         Ok(())
     }
@@ -316,7 +326,7 @@ impl Plane for Gpu {
         Box::new(move |rules: &RuleSet| Lists::build(rules, &device))
     }
 
-    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
+    fn enforce(&mut self, lists: Lists) -> Result<Cleanup, Error> {
         let mut in_force = self
             .shared
             .lists

@@ -61,8 +61,8 @@ impl Filter {
         if !self.there {
             return Ok(hits);
         }
-        let listed = run_nft(&["-j", "list", "table", "inet", TABLE], "")?;
-        let listing: Listing = serde_json::from_slice(&listed).map_err(|error| Error::Failed {
+        let output = run_nft(&["-j", "list", "table", "inet", TABLE], "")?;
+        let listing: Listing = serde_json::from_slice(&output).map_err(|error| Error::Failed {
             program: "nft -j list table".to_owned(),
             what: format!("wrote no listing: {error}"),
         })?;
@@ -96,17 +96,17 @@ struct Listing {
 
 #[derive(Deserialize)]
 struct Item {
-    rule: Option<Listed>,
+    rule: Option<NftRule>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct NftRule {
     chain: String,
     comment: Option<String>,
     expr: Vec<Value>,
 }
 
-impl Listed {
+impl NftRule {
     /// A rule can have several lines, which are counted together.
     fn add_to(&self, hits: &mut [Hits; 2]) {
         let later = self.chain.strip_suffix(script::LATER);

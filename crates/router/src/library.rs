@@ -7,7 +7,7 @@ use acl::{Action, Address, Classifier, Key4, Key6, NONE, Rule};
 use datapath::{Classify, ErrorClass};
 use lpm::{Fib4, Fib6, Layout4, Layout6, Simd};
 
-use crate::image::{self, Stored};
+use crate::image::{self, ImageFile};
 use crate::routes::Target;
 use crate::rules::{Origin, RuleSet};
 use crate::{Error, routes, rules};
@@ -99,7 +99,7 @@ impl Library {
     /// # Errors
     /// A file that is no image, one of another version, one that is not as it was written.
     pub fn open_image(path: &Path) -> Result<Self, OpenError> {
-        let image = Stored::open(path)?;
+        let image = ImageFile::open(path)?;
         let rules = image.rules()?.unwrap_or_default();
         let texts = |targets: &[Target]| targets.iter().map(Target::to_string).collect();
         let (fib4, fib6, hops4, hops6) = match image.routes()? {

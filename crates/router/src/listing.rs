@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use datapath::{Classify, ErrorClass, Missing};
 
-use crate::routes::{self, Imported};
+use crate::routes::{self, RouteImport};
 use crate::rules::{self, RuleSet};
 
 /// What listings are called in messages.
@@ -43,7 +43,7 @@ impl Classify for Error {
 ///
 /// # Errors
 /// No `ip` program, one that fails, routes of a kind that is not known.
-pub fn routes(options: &routes::Options) -> Result<Imported, Error> {
+pub fn routes(options: &routes::Options) -> Result<RouteImport, Error> {
     let list = |family| {
         let words = ["-json", family, "route", "show", "table", "all"];
         run("ip", &words, "", "apt install iproute2")

@@ -4,16 +4,16 @@ use packet::{checksum, ethernet, ethertype, ipv4, ipv6};
 
 use crate::forward::Adjacency;
 
-/// A packet whose TTL is used up: its sender is told so, by the kernel.
+/// The TTL of a packet would become 0: the kernel answers it with an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expired;
+pub struct TtlExpired;
 
 /// Takes one off the TTL or hop limit of a frame's IP packet, and keeps the header's checksum.
 /// What is no IP packet stays as it is.
 ///
 /// # Errors
 /// It would be 0; nothing is changed then.
-pub fn decrement_ttl(frame: &mut [u8]) -> Result<(), Expired> {
+pub fn decrement_ttl(frame: &mut [u8]) -> Result<(), TtlExpired> {
     let at = network(frame);
     let Some(packet) = frame.get_mut(at..) else {
         return Ok(());
@@ -22,7 +22,7 @@ pub fn decrement_ttl(frame: &mut [u8]) -> Result<(), Expired> {
         Some(4) if packet.len() >= ipv4::HEADER => {
             let before = [packet[8], packet[9]];
             if before[0] <= 1 {
-                return Err(Expired);
+                return Err(TtlExpired);
             }
             packet[8] -= 1;
             let check = u16::from_be_bytes([packet[10], packet[11]]);
@@ -31,7 +31,7 @@ pub fn decrement_ttl(frame: &mut [u8]) -> Result<(), Expired> {
         }
         Some(6) if packet.len() >= ipv6::HEADER => {
             if packet[7] <= 1 {
-                return Err(Expired);
+                return Err(TtlExpired);
             }
             packet[7] -= 1;
         }
@@ -93,7 +93,7 @@ mod tests {
                     let mut frame = udp.clone().ttl(ttl).frame();
                     let rewritten = decrement_ttl(&mut frame);
                     if ttl <= 1 {
-                        assert_eq!(rewritten, Err(Expired));
+                        assert_eq!(rewritten, Err(TtlExpired));
                         assert_eq!(frame, udp.clone().ttl(ttl).frame());
                     } else {
                         assert_eq!(frame, udp.clone().ttl(ttl - 1).frame(), "{ttl}");

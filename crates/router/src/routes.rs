@@ -22,13 +22,13 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::budget::Budget;
+use crate::enum_names::formats;
 use crate::error::{Error, Fault};
-use crate::named::formats;
 use crate::source::Source;
 use format::Importer;
 
 pub use report::{Duplicates, LeftOut, Peer, Report};
-pub use table::{Numbered, Route, Routes};
+pub use table::{NumberedRib, Route, Routes};
 pub use target::{Hop, Target};
 
 formats! { Format or UnknownFormat of "routes" by Importer:
@@ -74,9 +74,9 @@ pub enum PeerChoice {
     As(u32),
 }
 
-/// Routes and how they came out of a file.
+/// Imported routes, and a report of the import.
 #[derive(Debug)]
-pub struct Imported {
+pub struct RouteImport {
     pub routes: Routes,
     pub report: Report,
 }
@@ -85,7 +85,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// The first thing that is not a route of the format, with its line or offset; reading.
-pub fn open(path: &Path, options: &Options) -> Result<Imported, Error> {
+pub fn open(path: &Path, options: &Options) -> Result<RouteImport, Error> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(|cause| Fault::from(cause).of(&name))?;
     read(&name, file, options)
@@ -95,7 +95,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Imported, Error> {
 ///
 /// # Errors
 /// As `open`.
-pub fn read(name: &str, input: impl Read, options: &Options) -> Result<Imported, Error> {
+pub fn read(name: &str, input: impl Read, options: &Options) -> Result<RouteImport, Error> {
     import(input, options, &Budget::new()).map_err(|fault| fault.of(name))
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn read_listings(
     name: &str,
     [v4, v6]: [&[u8]; 2],
     options: &Options,
-) -> Result<Imported, Error> {
+) -> Result<RouteImport, Error> {
     let budget = Budget::new();
     let mut table = table::Builder::new(Format::IpRouteJson, &budget);
     for (listing, is_v6) in [(v4, false), (v6, true)] {
@@ -118,7 +118,7 @@ pub(crate) fn read_listings(
     table.finish().map_err(|fault| fault.of(name))
 }
 
-fn import(input: impl Read, options: &Options, budget: &Budget) -> Result<Imported, Fault> {
+fn import(input: impl Read, options: &Options, budget: &Budget) -> Result<RouteImport, Fault> {
     let source = Source::new(input, budget)?;
     let format = match options.format {
         Some(format) => format,

@@ -24,15 +24,15 @@ use std::path::Path;
 use acl::{Rule4, Rule6};
 
 use crate::budget::{Budget, Exhaustion};
+use crate::enum_names::formats;
 use crate::error::{Error, Fault, Place};
-use crate::named::formats;
 use crate::source::Source;
 use format::Importer;
 
-pub use hits::{Counted, Hits, counted};
+pub use hits::{Hits, RuleHits, rule_hits};
 pub(crate) use shadows::covers;
 pub use shadows::{Shadows, find_shadows};
-pub use show::{Shown, action};
+pub use show::{RuleText, action};
 
 formats! { Format or UnknownFormat of "rules" by Importer:
     /// ClassBench's filter sets.

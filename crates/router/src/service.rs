@@ -22,27 +22,27 @@ use serde::Serialize;
 use crate::config::{Config, Datapath};
 use crate::error::Error as InputError;
 use crate::follow::{Follower, Options, RunError, Status as FollowStatus};
-use crate::gpu::backed::Fallen;
+use crate::gpu::cpu_fallback::FallbackStatus;
 use crate::image;
 use crate::rules::{Hits, RuleSet};
 use crate::xdp;
 use kernel_rules::KernelRules;
 use plane::{Dataplane, PlaneError};
 use policy::{Guard, Watch};
-use tables::{Files, FromImage};
+use tables::{Files, ImageTable};
 
 pub use api::handle;
 pub use machine::machine;
 pub use plane::Traffic;
 pub use policy::{Finding, Findings, findings};
 
-/// How long tables without room for all routes stay, before larger ones take their place, and how much longer each time
-/// that these have no room either.
-const ROOM_PATIENCE: Duration = Duration::from_secs(2);
+/// How long tables may lack room for routes before larger ones replace them. The time doubles with each
+/// attempt that does not help.
+const ENLARGE_DELAY: Duration = Duration::from_secs(2);
 
-/// How long gateways of a table image may take to say who they are, and how often that is looked at.
-const ANSWER: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long the gateways of a table image may take to resolve, and how often that is checked.
+const GATEWAY_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Why a router could not start or change.
 #[derive(Debug, thiserror::Error)]
@@ -92,15 +92,15 @@ pub struct Service {
     /// After the planes: what they leave to the kernel meets the rules to the end. Not used where the kernel is the plane.
     kernel_rules: KernelRules,
     room_shortage: Mutex<RoomShortage>,
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<LoadState>,
     /// Held by who reloads: one after the other.
     reloading: Mutex<()>,
-    published: xdp::Published,
+    published: xdp::MonotonicCounters,
 }
 
-/// What was read and is in force, without its lookup.
+/// The rules and the table in force, without their lookups.
 #[derive(Debug, Default)]
-struct Loaded {
+struct LoadState {
     set: RuleSet,
     table: Option<TableStatus>,
     reloads: u64,
@@ -134,7 +134,7 @@ pub struct Status {
     pub packets: Vec<Traffic>,
     /// What CPUs did in the place of a device that was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<Fallen>,
+    pub fallback: Option<FallbackStatus>,
     /// None where the kernel's routes are followed.
     pub table: Option<TableStatus>,
     pub rules: RulesStatus,
@@ -149,9 +149,9 @@ pub struct TableStatus {
     pub ipv6: usize,
 }
 
-/// What a reload came to.
+/// The result of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reloaded {
+pub struct ReloadReport {
     #[serde(flatten)]
     pub rules: RulesStatus,
     pub table: Option<TableStatus>,
@@ -202,8 +202,8 @@ impl Service {
         if !by_kernel && config.ecmp_seed.is_none() {
             config.ecmp_seed = Some(RandomState::new().build_hasher().finish());
         }
-        let loaded = Loaded::of(&files);
-        let follower = aside(&config, files.given, &loaded.set)?;
+        let loaded = LoadState::of(&files);
+        let follower = detached(&config, files.table, &loaded.set)?;
         let kernel_rules = KernelRules::default();
         let mut watched = None;
         if !by_kernel {
@@ -237,7 +237,7 @@ impl Service {
             room_shortage: Mutex::default(),
             loaded: Mutex::new(loaded),
             reloading: Mutex::new(()),
-            published: xdp::Published::default(),
+            published: xdp::MonotonicCounters::default(),
         })
     }
 
@@ -259,7 +259,7 @@ impl Service {
         if self.config.datapath == Datapath::Kernel {
             return;
         }
-        let _alone = self.reloading.lock();
+        let _guard = self.reloading.lock();
         if let Some(sole_filter) = self.kernel_rules.follow(&self.config.interfaces)
             && let Err(error) = self.set_sole_filter(sole_filter)
         {
@@ -289,14 +289,14 @@ impl Service {
         }
         let since = *room_shortage.since.get_or_insert_with(Instant::now);
         // Doubled each time: what no table holds is not tried all the time.
-        if since.elapsed() < ROOM_PATIENCE * 2_u32.saturating_pow(room_shortage.attempts.min(10)) {
+        if since.elapsed() < ENLARGE_DELAY * 2_u32.saturating_pow(room_shortage.attempts.min(10)) {
             return;
         }
         room_shortage.attempts += 1;
         room_shortage.since = None;
-        let _alone = self.reloading.lock();
+        let _guard = self.reloading.lock();
         let set = self.loaded().set.clone();
-        let enlarged = aside(&self.config, None, &set).and_then(|next| self.replace(next));
+        let enlarged = detached(&self.config, None, &set).and_then(|next| self.replace(next));
         match enlarged {
             Ok(()) => tracing::info!(
                 left = missing(),
@@ -312,12 +312,12 @@ impl Service {
     ///
     /// # Errors
     /// The first complaint about a file; no room for a second plane beside the first.
-    pub fn reload(&self) -> Result<Reloaded, Error> {
-        let _alone = self.reloading.lock();
+    pub fn reload(&self) -> Result<ReloadReport, Error> {
+        let _guard = self.reloading.lock();
         let taken = Files::read(&self.config).and_then(|files| self.take(files));
         let mut loaded = self.loaded();
         match taken {
-            Ok(Loaded { set, table, .. }) => {
+            Ok(LoadState { set, table, .. }) => {
                 (loaded.set, loaded.table) = (set, table);
                 loaded.reloads += 1;
             }
@@ -326,7 +326,7 @@ impl Service {
                 return Err(error);
             }
         }
-        Ok(Reloaded {
+        Ok(ReloadReport {
             rules: self.rules_status(&loaded),
             table: loaded.table.clone(),
         })
@@ -354,7 +354,7 @@ impl Service {
                 packets,
                 plane.attached(),
                 plane.detachments(),
-                plane.fallen(),
+                plane.fallback_status(),
             )
         });
         let loaded = self.loaded();
@@ -379,11 +379,11 @@ impl Service {
     }
 
     /// Has the data plane do what was read.
-    fn take(&self, files: Files) -> Result<Loaded, Error> {
-        let loaded = Loaded::of(&files);
-        let next = match files.given {
+    fn take(&self, files: Files) -> Result<LoadState, Error> {
+        let loaded = LoadState::of(&files);
+        let next = match files.table {
             None => None,
-            given => Some(aside(&self.config, given, &loaded.set)?),
+            table => Some(detached(&self.config, table, &loaded.set)?),
         };
         let before = self.filter_in_kernel(&loaded.set)?;
         let taken = match next {
@@ -427,7 +427,7 @@ impl Service {
         self.follower.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+    fn loaded(&self) -> MutexGuard<'_, LoadState> {
         lock(&self.loaded)
     }
 
@@ -448,7 +448,7 @@ impl Service {
         Some(hits)
     }
 
-    fn rules_status(&self, loaded: &Loaded) -> RulesStatus {
+    fn rules_status(&self, loaded: &LoadState) -> RulesStatus {
         RulesStatus {
             file: Files::of_rules(&self.config),
             ipv4: loaded.set.v4.len(),
@@ -465,16 +465,16 @@ impl Service {
     }
 }
 
-impl Loaded {
+impl LoadState {
     fn of(files: &Files) -> Self {
-        let table = |given: &FromImage| TableStatus {
-            file: given.image.name().to_owned(),
-            ipv4: given.routes.v4.len(),
-            ipv6: given.routes.v6.len(),
+        let table = |table: &ImageTable| TableStatus {
+            file: table.image.name().to_owned(),
+            ipv4: table.routes.v4.len(),
+            ipv6: table.routes.v6.len(),
         };
         Self {
             set: files.rules.clone(),
-            table: files.given.as_ref().map(table),
+            table: files.table.as_ref().map(table),
             ..Self::default()
         }
     }
@@ -492,26 +492,26 @@ pub fn check_files(config: &Config) -> Result<(), Error> {
     Files::read(config).map(drop)
 }
 
-/// A plane with all that it needs to handle packets, and none to handle.
-fn aside(
+/// A plane that is ready to handle packets and attached nowhere.
+fn detached(
     config: &Config,
-    given: Option<FromImage>,
+    table: Option<ImageTable>,
     rules: &RuleSet,
 ) -> Result<Follower<Dataplane>, Error> {
     let options = Options {
         next_hops: lpm::NextHop::MAX,
         ..Options::default()
     };
-    let follower = match given {
-        Some(given) => {
-            let routes = given.routes.clone();
+    let follower = match table {
+        Some(table) => {
+            let routes = table.routes.clone();
             let follower = Follower::start_with(options, &routes, |v4, v6| {
-                Dataplane::aside(config, Some(given), v4, v6)
+                Dataplane::detached(config, Some(table), v4, v6)
             })?;
             await_gateways(&follower);
             follower
         }
-        None => Follower::start(options, |v4, v6| Dataplane::aside(config, None, v4, v6))?,
+        None => Follower::start(options, |v4, v6| Dataplane::detached(config, None, v4, v6))?,
     };
     follower.rules(rules)?;
     Ok(follower)
@@ -519,8 +519,8 @@ fn aside(
 
 /// The kernel has no route for packets to a gateway that is not known yet: they would be lost.
 fn await_gateways(follower: &Follower<Dataplane>) {
-    let deadline = Instant::now() + ANSWER;
+    let deadline = Instant::now() + GATEWAY_TIMEOUT;
     while Instant::now() < deadline && follower.with(|follow| follow.is_resolving()) {
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

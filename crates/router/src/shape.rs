@@ -2,10 +2,10 @@
 
 use lpm::{Capacity4, Capacity6, Error, Layout4, Layout6, Rib, Section};
 
-/// Room for prefixes longer than /24 in any case: /24s, and /16s that they are in. 2 and 1 MiB.
-const LEAST4: [usize; 2] = [1 << 12, 1 << 10];
-/// Room for IPv6 prefixes in any case: pages, cells, lines, steps; 4 MiB, 256 KiB, 2 MiB, 1 MiB.
-const LEAST6: [usize; 4] = [1 << 8, 1 << 16, 1 << 15, 1 << 16];
+/// Minimum capacity for prefixes longer than /24: /24s, and the /16s that contain them. 2 and 1 MiB.
+const MIN_CAPACITY4: [usize; 2] = [1 << 12, 1 << 10];
+/// Minimum capacity for IPv6 prefixes: pages, cells, lines, steps; 4 MiB, 256 KiB, 2 MiB, 1 MiB.
+const MIN_CAPACITY6: [usize; 4] = [1 << 8, 1 << 16, 1 << 15, 1 << 16];
 
 /// The layout and the room of both families' tables.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// For at least so many times what the prefixes need, and no less than [`Shape::least`].
+    /// Capacity for `growth` times what the prefixes need, and at least [`Shape::minimum`].
     ///
     /// # Errors
     /// Prefixes that no table holds.
@@ -27,7 +27,7 @@ impl Shape {
         v6: &Rib<u128>,
     ) -> Result<Self, Error> {
         let room4 = Capacity4::of(v4, growth);
-        let [groups, pages] = LEAST4;
+        let [groups, pages] = MIN_CAPACITY4;
         Ok(Self {
             layout4,
             room4: Capacity4::new(
@@ -38,10 +38,10 @@ impl Shape {
         })
     }
 
-    /// For no prefixes.
-    pub(crate) fn least(layout4: Layout4) -> Self {
-        let [groups, pages4] = LEAST4;
-        let [pages, cells, lines, steps] = LEAST6;
+    /// The minimum capacity, without prefixes.
+    pub(crate) fn minimum(layout4: Layout4) -> Self {
+        let [groups, pages4] = MIN_CAPACITY4;
+        let [pages, cells, lines, steps] = MIN_CAPACITY6;
         Self {
             layout4,
             room4: Capacity4::new(groups, pages4),
@@ -64,7 +64,7 @@ fn at_least(room: &Capacity6) -> Capacity6 {
         let section = sections.iter().find(|section| section.name == name);
         section.map_or(least, |section| least.max(section.bytes / size))
     };
-    let [pages, cells, lines, steps] = LEAST6;
+    let [pages, cells, lines, steps] = MIN_CAPACITY6;
     Capacity6::new(
         of("pages", 1 << 14, pages),
         of("cells", 4, cells),

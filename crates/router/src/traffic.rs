@@ -2,7 +2,7 @@
 
 use lpm::{Address, Prefix, Rib};
 
-use crate::named::named;
+use crate::enum_names::enum_names;
 use crate::random::Random;
 
 /// How destinations are drawn. Each has a route.
@@ -18,7 +18,7 @@ pub enum Pattern {
     Sequential,
 }
 
-named!(Pattern or UnknownPattern:
+enum_names!(Pattern or UnknownPattern:
     Uniform = "uniform",
     PerPrefix = "per-prefix",
     Zipf = "zipf",
@@ -34,11 +34,11 @@ pub struct UnknownPattern(String);
 #[derive(Clone, Debug)]
 pub struct Destinations<A: Address> {
     random: Random,
-    drawn: Drawn<A>,
+    sampler: Sampler<A>,
 }
 
 #[derive(Clone, Debug)]
-enum Drawn<A: Address> {
+enum Sampler<A: Address> {
     Uniform(Space<A>),
     Sequential {
         space: Space<A>,
@@ -56,28 +56,28 @@ const STEP: u128 = 671;
 impl<A: Address> Destinations<A> {
     pub fn new(rib: &Rib<A>, pattern: Pattern, mut random: Random) -> Self {
         let prefixes = || rib.iter().map(|(prefix, _)| prefix).collect();
-        let drawn = match pattern {
-            Pattern::Uniform => Drawn::Uniform(Space::of(rib)),
-            Pattern::PerPrefix => Drawn::PerPrefix(prefixes()),
+        let sampler = match pattern {
+            Pattern::Uniform => Sampler::Uniform(Space::of(rib)),
+            Pattern::PerPrefix => Sampler::PerPrefix(prefixes()),
             Pattern::Zipf => {
                 let mut ranked: Vec<_> = prefixes();
                 random.shuffle(&mut ranked);
                 let sums = sums(ranked.len());
-                Drawn::Zipf(ranked, sums)
+                Sampler::Zipf(ranked, sums)
             }
-            Pattern::Sequential => Drawn::Sequential {
+            Pattern::Sequential => Sampler::Sequential {
                 space: Space::of(rib),
                 next: 0,
                 step: STEP,
             },
         };
-        Self { random, drawn }
+        Self { random, sampler }
     }
 
     /// With steps of `Pattern::Sequential` that lead through the table once in so many destinations.
     #[must_use]
     pub fn once_in(mut self, count: u64) -> Self {
-        if let Drawn::Sequential { space, step, .. } = &mut self.drawn {
+        if let Sampler::Sequential { space, step, .. } = &mut self.sampler {
             *step = (space.units / u128::from(count.max(1))).max(1);
         }
         self
@@ -89,21 +89,21 @@ impl<A: Address> Iterator for Destinations<A> {
 
     fn next(&mut self) -> Option<A> {
         let random = &mut self.random;
-        match &mut self.drawn {
-            Drawn::Uniform(space) => {
+        match &mut self.sampler {
+            Sampler::Uniform(space) => {
                 let unit = random.wide().checked_rem(space.units)?;
                 Some(space.at(unit, random))
             }
-            Drawn::Sequential { space, next, step } => {
+            Sampler::Sequential { space, next, step } => {
                 let unit = next.checked_rem(space.units)?;
                 *next = unit + *step;
                 Some(space.at(unit, random))
             }
-            Drawn::PerPrefix(prefixes) => {
+            Sampler::PerPrefix(prefixes) => {
                 let at = random.index(prefixes.len());
                 prefixes.get(at).map(|prefix| inside(*prefix, random))
             }
-            Drawn::Zipf(ranked, sums) => {
+            Sampler::Zipf(ranked, sums) => {
                 let drawn = random.unit() * sums.last()?;
                 let rank = sums.partition_point(|sum| *sum <= drawn);
                 let prefix = ranked[rank.min(ranked.len() - 1)];

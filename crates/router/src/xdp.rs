@@ -27,13 +27,13 @@ use netdev::requirement::{self, Requirement};
 use netdev::{XdpMode, grace};
 use sys::caps::Capability;
 
-pub use counters::{Counters, End, Published, Traffic};
+pub use counters::{Counters, End, MonotonicCounters, Traffic};
 pub use error::Error;
 pub use filter::Lists;
-pub use tables::least_memory;
+pub use tables::min_memory;
 
-use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
-use crate::image::Stored;
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane};
+use crate::image::ImageFile;
 use crate::policy::{Place, Policy};
 use crate::rules::Hits;
 use crate::shape::Shape;
@@ -148,7 +148,7 @@ pub fn start(settings: &Settings, v4: Rib<u32>, v6: Rib<u128>) -> Result<Xdp, Er
 /// As `start`; content that no table has.
 pub fn restore(
     settings: &Settings,
-    image: &Stored,
+    image: &ImageFile,
     v4: Rib<u32>,
     v6: Rib<u128>,
 ) -> Result<Xdp, Error> {
@@ -159,7 +159,7 @@ fn with(
     settings: &Settings,
     v4: Rib<u32>,
     v6: Rib<u128>,
-    image: Option<&Stored>,
+    image: Option<&ImageFile>,
 ) -> Result<Xdp, Error> {
     requirement::check(REQUIREMENTS)?;
     let shape = Shape::of(tables::layout4(settings), settings.growth, &v4, &v6)?;
@@ -296,7 +296,7 @@ impl Port {
 
 impl Plane for Xdp {
     type Error = Error;
-    type Compiled = Lists;
+    type RuleTables = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         self.tables.route4(prefix, hop)
@@ -322,7 +322,7 @@ impl Plane for Xdp {
         Box::new(move |rules| Lists::build(rules, cpus))
     }
 
-    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
+    fn enforce(&mut self, lists: Lists) -> Result<Cleanup, Error> {
         self.filter.set(lists)
     }
 }

@@ -38,8 +38,8 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/probes/src/programs.rs",
     "crates/router/src/gpu/launch.rs",
     "crates/router/src/gpu/native.rs",
-    "crates/router/src/gpu/recorded.rs",
-    "crates/router/src/gpu/resident.rs",
+    "crates/router/src/gpu/persistent.rs",
+    "crates/router/src/gpu/recordings.rs",
     "crates/router-c/src/",
     "crates/test-support/src/bpf_link.rs",
 ];

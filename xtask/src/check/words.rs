@@ -40,6 +40,7 @@ const FOLDERS: &[&str] = &[
     "crates/rcu/",
     "crates/report/",
     "crates/router-c/",
+    "crates/router/",
     "crates/splitmix/",
     "crates/stats/",
     "crates/sys/",

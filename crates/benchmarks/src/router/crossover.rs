@@ -8,8 +8,8 @@ use process::shutdown::Shutdown;
 use router::cpu::{self, Lookup};
 use router::engine::{Contents, Decision, Engine as _, Function, Processor, Worker};
 use router::frames::Frames;
-use router::gpu::{self as device, OnDevice};
-use router::image::Stored;
+use router::gpu::{self as device, DeviceProcessor};
+use router::image::ImageFile;
 
 use super::Dataset;
 use super::engine::{cpu_name, device_name, on_cpus, on_device};
@@ -56,7 +56,7 @@ pub struct Comparison {
 struct Both {
     frames: Frames,
     cpu: Worker<Lookup>,
-    device: Worker<OnDevice>,
+    device: Worker<DeviceProcessor>,
     /// Why the device failed.
     failed: Arc<OnceLock<device::Error>>,
 }
@@ -108,7 +108,7 @@ pub fn run(
 
 /// Measures both in turns.
 fn compare(
-    (contents, image): (Contents, Option<&Stored>),
+    (contents, image): (Contents, Option<&ImageFile>),
     (frames, description): (Frames, &str),
     options: &Options,
     shutdown: &Shutdown,
@@ -153,7 +153,7 @@ fn compare(
 
 /// Builds the tables of both.
 fn prepare(
-    (contents, image): (Contents, Option<&Stored>),
+    (contents, image): (Contents, Option<&ImageFile>),
     frames: Frames,
     options: &Options,
 ) -> Result<(Both, Vec<Engine>), Error> {

@@ -3,9 +3,9 @@
 use gpu::{DeviceInfo, Kind};
 use router::cpu::{self, Tables};
 use router::engine::{Contents, Engine};
-use router::gpu::backed::{self, Backed, Fallen};
-use router::gpu::{self as device, CaughtUp, Gpu, Launching, Schedule, Width};
-use router::image::Stored;
+use router::gpu::cpu_fallback::{self, FallbackStatus, FallbackTables};
+use router::gpu::{self as device, Gpu, LaunchMode, Schedule, UpdateCosts, Width};
+use router::image::ImageFile;
 use router::rules::Hits;
 
 use super::Dataset;
@@ -17,7 +17,7 @@ pub enum Options {
     Cpu(cpu::Options),
     Device(device::Options),
     /// CPUs decide once the device has failed.
-    Backed {
+    Fallback {
         cpu: cpu::Options,
         device: device::Options,
     },
@@ -28,7 +28,7 @@ impl Options {
         match self {
             Self::Cpu(options) => cpu_name(options),
             Self::Device(options)
-            | Self::Backed {
+            | Self::Fallback {
                 device: options, ..
             } => device_name(options),
         }
@@ -39,7 +39,7 @@ impl Options {
         match self {
             Self::Cpu(_) => None,
             Self::Device(options)
-            | Self::Backed {
+            | Self::Fallback {
                 device: options, ..
             } => caution(&options.device),
         }
@@ -60,8 +60,8 @@ pub fn device_name(options: &device::Options) -> String {
     let streams = options.streams;
     let several = if streams.get() == 1 { "" } else { "s" };
     let mut name = format!("{name} {layout4} {copy} {memory} {streams} stream{several}");
-    if options.launching != Launching::Stream {
-        name += &format!(" {}", options.launching.name());
+    if options.launch_mode != LaunchMode::Stream {
+        name += &format!(" {}", options.launch_mode.name());
     }
     if options.schedule != Schedule::PerPacket {
         name += &format!(" {}", options.schedule.name());
@@ -84,12 +84,12 @@ pub(super) trait MeasuredEngine: Engine {
     fn hits(&self) -> [Hits; 2];
 
     /// What route changes cost batches on a device.
-    fn caught_up(&self) -> Option<CaughtUp> {
+    fn update_costs(&self) -> Option<UpdateCosts> {
         None
     }
 
     /// What CPUs did in the place of a failed device.
-    fn fallen(&self) -> Option<Fallen> {
+    fn fallback_status(&self) -> Option<FallbackStatus> {
         None
     }
 
@@ -118,8 +118,8 @@ impl MeasuredEngine for Gpu {
         self.hits()
     }
 
-    fn caught_up(&self) -> Option<CaughtUp> {
-        Some(self.caught_up())
+    fn update_costs(&self) -> Option<UpdateCosts> {
+        Some(self.update_costs())
     }
 
     fn device(&self) -> Option<&Gpu> {
@@ -127,7 +127,7 @@ impl MeasuredEngine for Gpu {
     }
 }
 
-impl MeasuredEngine for Backed {
+impl MeasuredEngine for FallbackTables {
     fn bytes(&self) -> (usize, usize) {
         self.bytes()
     }
@@ -136,12 +136,12 @@ impl MeasuredEngine for Backed {
         self.hits()
     }
 
-    fn caught_up(&self) -> Option<CaughtUp> {
-        self.caught_up()
+    fn update_costs(&self) -> Option<UpdateCosts> {
+        self.update_costs()
     }
 
-    fn fallen(&self) -> Option<Fallen> {
-        self.fallen()
+    fn fallback_status(&self) -> Option<FallbackStatus> {
+        self.fallback_status()
     }
 
     fn device(&self) -> Option<&Gpu> {
@@ -152,7 +152,7 @@ impl MeasuredEngine for Backed {
 /// Tables of CPUs, with the arrays of the image where there is one.
 pub(super) fn on_cpus(
     contents: Contents,
-    image: Option<&Stored>,
+    image: Option<&ImageFile>,
     options: &cpu::Options,
 ) -> Result<Tables, Error> {
     let tables = match image {
@@ -166,7 +166,7 @@ pub(super) fn on_cpus(
 /// Tables of a device, with the arrays of the image where there is one.
 pub(super) fn on_device(
     contents: Contents,
-    image: Option<&Stored>,
+    image: Option<&ImageFile>,
     options: &device::Options,
 ) -> Result<Gpu, Error> {
     let gpu = match image {
@@ -178,23 +178,23 @@ pub(super) fn on_device(
 }
 
 /// Tables of a device and of the CPUs that replace it.
-pub(super) fn backed(
+pub(super) fn fallback(
     dataset: Dataset,
     cpu: &cpu::Options,
     device: &device::Options,
-) -> Result<Backed, Error> {
-    let options = backed::Options {
+) -> Result<FallbackTables, Error> {
+    let options = cpu_fallback::Options {
         cpu: *cpu,
         device: Some(device.clone()),
         fallback: true,
     };
     let tables = match &dataset.image {
-        Some(image) => Backed::restore(image, dataset.contents, &options),
-        None => Backed::setup(dataset.contents, &options),
+        Some(image) => FallbackTables::restore(image, dataset.contents, &options),
+        None => FallbackTables::setup(dataset.contents, &options),
     };
     let tables = tables.map_err(|error| match error {
-        backed::Error::Cpu(error) => Error::from(error),
-        backed::Error::Device(error) => Error::from(error),
+        cpu_fallback::Error::Cpu(error) => Error::from(error),
+        cpu_fallback::Error::Device(error) => Error::from(error),
     })?;
     warn(tables.warnings());
     Ok(tables)

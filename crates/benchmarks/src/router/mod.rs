@@ -8,7 +8,7 @@ pub mod process;
 pub mod traffic;
 
 use router::engine::Contents;
-use router::image::Stored;
+use router::image::ImageFile;
 use router::routes::Target;
 
 /// The routes and rules that a benchmark looks up in.
@@ -16,7 +16,7 @@ use router::routes::Target;
 pub struct Dataset {
     pub contents: Contents,
     /// The table image with the same routes, whose arrays are used as they are.
-    pub image: Option<Stored>,
+    pub image: Option<ImageFile>,
     pub targets: Targets,
 }
 

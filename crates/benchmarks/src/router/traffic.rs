@@ -115,7 +115,7 @@ impl Generator {
         };
         let frames = match traffic {
             Traffic::Random => Frames::anywhere(&mix),
-            Traffic::Routes(_) | Traffic::Rules => Frames::made(contents, &mix),
+            Traffic::Routes(_) | Traffic::Rules => Frames::generate(contents, &mix),
         };
         if frames.is_empty() {
             return Err(Error::Input(

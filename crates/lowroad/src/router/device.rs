@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use gpu::Memory;
 use lpm::Layout4;
-use router::gpu::{Copy, Error, Launching, Options, Schedule, Width};
+use router::gpu::{CopyMode, Error, LaunchMode, Options, Schedule, Width};
 
 use super::engine::named;
 use crate::exit::Failure;
@@ -18,7 +18,7 @@ pub(super) struct Device {
     pub(super) device: Option<String>,
     /// Copy this of a packet to the device [default: headers]
     #[arg(long, value_parser = copy(), value_name = "WHAT", requires = "device")]
-    gpu_copy: Option<Copy>,
+    gpu_copy: Option<CopyMode>,
     /// Keep batches in this memory on their way to the device and back [default: pinned]
     #[arg(long, value_parser = memory(), value_name = "MEMORY", requires = "device")]
     gpu_mem: Option<Memory>,
@@ -26,8 +26,8 @@ pub(super) struct Device {
     #[arg(long, value_name = "N", requires = "device")]
     streams: Option<NonZeroUsize>,
     /// Launch the device's kernels this way [default: stream]
-    #[arg(long, value_parser = launching(), value_name = "HOW", requires = "device")]
-    launch: Option<Launching>,
+    #[arg(long, value_parser = launch_mode(), value_name = "HOW", requires = "device")]
+    launch: Option<LaunchMode>,
     /// Divide the work of a packet among kernels this way [default: per-packet]
     #[arg(long, value_parser = schedule(), value_name = "SCHEDULE", requires = "device")]
     schedule: Option<Schedule>,
@@ -43,10 +43,10 @@ impl Device {
         let default = Options::of(listed);
         Ok(Options {
             layout4,
-            copy: self.gpu_copy.unwrap_or(Copy::Headers),
+            copy: self.gpu_copy.unwrap_or(CopyMode::Headers),
             memory: self.gpu_mem.unwrap_or(Memory::Pinned),
             streams: self.streams.unwrap_or(NonZeroUsize::MIN),
-            launching: self.launch.unwrap_or(default.launching),
+            launch_mode: self.launch.unwrap_or(default.launch_mode),
             schedule: self.schedule.unwrap_or(default.schedule),
             result: self.gpu_result.unwrap_or(default.result),
             ..default
@@ -62,10 +62,10 @@ pub(super) fn failure(error: Error) -> Failure {
     }
 }
 
-fn copy() -> impl TypedValueParser<Value = Copy> {
-    named(Copy::ALL, Copy::name, |copy| match copy {
-        Copy::Headers => "Keys, or addresses alone without rules",
-        Copy::Full => "The whole frame, in which the device finds the key",
+fn copy() -> impl TypedValueParser<Value = CopyMode> {
+    named(CopyMode::ALL, CopyMode::name, |copy| match copy {
+        CopyMode::Headers => "Keys, or addresses alone without rules",
+        CopyMode::Full => "The whole frame, in which the device finds the key",
     })
 }
 
@@ -77,18 +77,14 @@ fn memory() -> impl TypedValueParser<Value = Memory> {
     })
 }
 
-fn launching() -> impl TypedValueParser<Value = Launching> {
-    named(
-        Launching::ALL,
-        Launching::name,
-        |launching| match launching {
-            Launching::Stream => "A call for each kernel",
-            Launching::Graph => "One call for all kernels of a batch, recorded in advance",
-            Launching::Persistent => {
-                "One kernel that runs all the time and polls mapped memory for batches"
-            }
-        },
-    )
+fn launch_mode() -> impl TypedValueParser<Value = LaunchMode> {
+    named(LaunchMode::ALL, LaunchMode::name, |mode| match mode {
+        LaunchMode::Stream => "A call for each kernel",
+        LaunchMode::Graph => "One call for all kernels of a batch, recorded in advance",
+        LaunchMode::Persistent => {
+            "One kernel that runs all the time and polls mapped memory for batches"
+        }
+    })
 }
 
 fn schedule() -> impl TypedValueParser<Value = Schedule> {

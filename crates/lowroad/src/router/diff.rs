@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use lpm::Layout4;
-use router::check::{self, Checked, Keys};
+use router::check::{self, CheckResult, Keys};
 use router::engine::{Contents, Engine as _, Function};
-use router::gpu::{Copy, Gpu};
+use router::gpu::{CopyMode, Gpu};
 use router::image::{self, Change, Changes, Image};
 use serde_json::{Value, json};
 
@@ -79,9 +79,9 @@ impl Diff {
         name: &str,
         layout4: Layout4,
         contents: &Contents,
-    ) -> Result<Vec<Checked>, Failure> {
+    ) -> Result<Vec<CheckResult>, Failure> {
         let options = self.device.options(name, layout4)?;
-        if options.copy == Copy::Full {
+        if options.copy == CopyMode::Full {
             let what = "--gpu-copy full sends frames, and keys are asked for here: leave it out";
             return Err(Failure::Input(what.to_owned()));
         }
@@ -120,8 +120,8 @@ fn contents(image: &Image) -> Contents {
     contents
 }
 
-fn engine_text(checked: &Checked) -> String {
-    let Checked {
+fn engine_text(checked: &CheckResult) -> String {
+    let CheckResult {
         engine,
         keys,
         wrong,
@@ -135,7 +135,7 @@ fn engine_text(checked: &Checked) -> String {
     text
 }
 
-fn engine_json(checked: &Checked) -> Value {
+fn engine_json(checked: &CheckResult) -> Value {
     let first = checked
         .first
         .iter()

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use clap::Args;
-use router::check::{self, Checked};
-use router::explain::{self, Explanation, Filtered, Packet, RouteFound, RuleShown, Verdict};
+use router::check::{self, CheckResult};
+use router::explain::{self, Explanation, Packet, RouteLookup, RuleLookup, RuleMatch, Verdict};
 use router::image::Image;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ impl Explain {
 }
 
 /// The answer of every engine.
-fn engines(image: Image, packet: &Packet) -> Result<Vec<Checked>, Failure> {
+fn engines(image: Image, packet: &Packet) -> Result<Vec<CheckResult>, Failure> {
     let mut engines = Vec::new();
     if let Some(tables) = image.tables {
         let (v4, v6) = match packet {
@@ -66,7 +66,7 @@ fn engines(image: Image, packet: &Packet) -> Result<Vec<Checked>, Failure> {
     Ok(engines)
 }
 
-fn text(explanation: &Explanation, engines: &[Checked]) -> String {
+fn text(explanation: &Explanation, engines: &[CheckResult]) -> String {
     let verdict = match &explanation.verdict {
         Verdict::Forwarded(to) => format!("forward {to}"),
         Verdict::Accepted => "accept".to_owned(),
@@ -80,7 +80,7 @@ fn text(explanation: &Explanation, engines: &[Checked]) -> String {
     if let Some(filter) = &explanation.filter {
         text += &filter_text(filter);
     }
-    let wrong: Vec<&Checked> = engines.iter().filter(|engine| engine.wrong > 0).collect();
+    let wrong: Vec<&CheckResult> = engines.iter().filter(|engine| engine.wrong > 0).collect();
     text += &format!(
         "  {} of {} engines agree\n",
         engines.len() - wrong.len(),
@@ -95,7 +95,7 @@ fn text(explanation: &Explanation, engines: &[Checked]) -> String {
     text
 }
 
-fn route_text(route: &RouteFound) -> String {
+fn route_text(route: &RouteLookup) -> String {
     let Some((first, covering)) = route.prefixes.split_first() else {
         return "  route   none\n".to_owned();
     };
@@ -109,7 +109,7 @@ fn route_text(route: &RouteFound) -> String {
     text
 }
 
-fn filter_text(filter: &Filtered) -> String {
+fn filter_text(filter: &RuleLookup) -> String {
     let Some(rule) = &filter.rule else {
         return "  rule    none: accepted\n".to_owned();
     };
@@ -126,14 +126,14 @@ fn filter_text(filter: &Filtered) -> String {
     text
 }
 
-fn account(explanation: &Explanation, engines: &[Checked]) -> Value {
+fn account(explanation: &Explanation, engines: &[CheckResult]) -> Value {
     let verdict = &explanation.verdict;
     let (to, why) = match verdict {
         Verdict::Forwarded(to) => (Some(to), None),
         Verdict::Accepted => (None, None),
         Verdict::Dropped(why) | Verdict::Punted(why) => (None, Some(why)),
     };
-    let prefixes = |route: &RouteFound| -> Vec<Value> {
+    let prefixes = |route: &RouteLookup| -> Vec<Value> {
         let shown = route.prefixes.iter().map(|found| {
             json!({
                 "prefix": found.prefix,
@@ -143,7 +143,7 @@ fn account(explanation: &Explanation, engines: &[Checked]) -> Value {
         });
         shown.collect()
     };
-    let filter = |filter: &Filtered| {
+    let filter = |filter: &RuleLookup| {
         json!({
             "rule": filter.rule.as_ref().map(rule_json),
             "also": filter.also.iter().map(rule_json).collect::<Vec<_>>(),
@@ -162,7 +162,7 @@ fn account(explanation: &Explanation, engines: &[Checked]) -> Value {
     })
 }
 
-fn rule_json(rule: &RuleShown) -> Value {
+fn rule_json(rule: &RuleMatch) -> Value {
     json!({
         "number": rule.number,
         "rule": rule.rule,

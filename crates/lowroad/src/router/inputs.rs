@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use router::listing;
-use router::routes::{self, Imported, PeerChoice};
+use router::routes::{self, PeerChoice, RouteImport};
 use router::rules::{self, NoteKind, RuleSet};
 
 use crate::exit::Failure;
@@ -55,7 +55,7 @@ enum Hook {
 /// Routes and rules, with the names of their sources.
 #[derive(Debug)]
 pub(super) struct InputData {
-    pub(super) routes: Option<(String, Imported)>,
+    pub(super) routes: Option<(String, RouteImport)>,
     pub(super) rules: Option<(String, RuleSet)>,
 }
 
@@ -100,7 +100,7 @@ impl Inputs {
         })
     }
 
-    fn routes(&self, file: &Path) -> Result<(String, Imported), Failure> {
+    fn routes(&self, file: &Path) -> Result<(String, RouteImport), Failure> {
         let options = routes::Options {
             format: self.rib_format,
             peer: self.peer.unwrap_or_default(),

@@ -15,7 +15,7 @@ use benchmarks::router::traffic::Source;
 use benchmarks::router::{Dataset, engine};
 use clap::{Args, ValueEnum};
 use router::engine::Function;
-use router::gpu::Launching;
+use router::gpu::LaunchMode;
 use units::{Pps, Span};
 
 use super::batching::Fallback;
@@ -157,12 +157,12 @@ impl Process {
             return Ok(engine::Options::Cpu(cpu));
         };
         let device = self.device.options(name, self.cpu.layout4())?;
-        if self.timeline && device.launching != Launching::Stream {
+        if self.timeline && device.launch_mode != LaunchMode::Stream {
             let what = "--timeline has the device time call by call: it goes with --launch stream";
             return Err(Failure::Input(what.to_owned()));
         }
         Ok(match self.fallback {
-            Some(Fallback::Cpu) => engine::Options::Backed { cpu, device },
+            Some(Fallback::Cpu) => engine::Options::Fallback { cpu, device },
             None => engine::Options::Device(device),
         })
     }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use router::routes::{Imported, Report};
+use router::routes::{Report, RouteImport};
 use router::rules::{self, Note, NoteKind, RuleSet, Shadows};
 use serde_json::{Value, json};
 
-pub(super) fn routes_text(name: &str, imported: &Imported) -> String {
-    let Imported { routes, report } = imported;
+pub(super) fn routes_text(name: &str, imported: &RouteImport) -> String {
+    let RouteImport { routes, report } = imported;
     let mut text = format!(
         "{name}: {} IPv4 and {} IPv6 routes to {} next hops, read as {}\n",
         routes.v4.len(),
@@ -89,8 +89,8 @@ pub(super) fn rules_head(name: &str, rules: &RuleSet) -> String {
     )
 }
 
-pub(super) fn routes_json(name: &str, imported: &Imported) -> Value {
-    let Imported { routes, report } = imported;
+pub(super) fn routes_json(name: &str, imported: &RouteImport) -> Value {
+    let RouteImport { routes, report } = imported;
     let duplicates = &report.duplicates;
     let left_out = report.left_out.iter().map(|left_out| {
         json!({"why": left_out.why, "count": left_out.count, "first": left_out.first.to_string()})
@@ -147,7 +147,7 @@ pub(super) fn notes_json(name: &str, rules: &RuleSet) -> Vec<Value> {
 }
 
 /// Targets that a route leads to; those that `--spread` replaced are not among them.
-fn next_hops(imported: &Imported) -> usize {
+fn next_hops(imported: &RouteImport) -> usize {
     let routes = &imported.routes;
     let mut used = vec![false; routes.targets.len()];
     let targets = routes.v4.iter().map(|route| route.target);

@@ -6,7 +6,7 @@ use benchmarks::router::{Dataset, Targets};
 use clap::Args;
 use lpm::Layout4;
 use router::engine::Contents;
-use router::image::{self, Image, Kind, SourceFile, Stored, Tables};
+use router::image::{self, Image, ImageFile, Kind, SourceFile, Tables};
 use router::routes::Target;
 
 use super::engine::layout4;
@@ -99,7 +99,7 @@ impl EngineInput {
         if !inputs.is_empty() {
             return Err(image_and_inputs(file));
         }
-        let image = Stored::open(file)?;
+        let image = ImageFile::open(file)?;
         let mut contents = Contents::default();
         let mut targets = Targets::default();
         if let Some(routes) = image.routes()? {

@@ -11,23 +11,23 @@ pub use processor::processor;
 pub use routes::{addresses, tables};
 pub use rules::{Keys, packet, rule_set};
 
-/// Wrong answers that are kept to be shown.
-const SHOWN: usize = 5;
+/// Maximum number of wrong answers in a result.
+const MAX_EXAMPLES: usize = 5;
 
-/// What became of one engine.
+/// The result of checking one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckResult {
     /// Structure, layout and instructions.
     pub engine: String,
     pub keys: usize,
     pub wrong: usize,
     /// The first wrong answers.
-    pub first: Vec<Wrong>,
+    pub first: Vec<WrongAnswer>,
 }
 
 /// A wrong answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct WrongAnswer {
     pub key: String,
     pub answer: String,
     pub right: String,
@@ -41,18 +41,20 @@ fn compare<K, T: PartialEq + Copy>(
     right: &[T],
     show_key: impl Fn(&K) -> String,
     show: impl Fn(T) -> String,
-) -> Checked {
+) -> CheckResult {
     let both = answers.iter().zip(right);
     let wrong = || {
         let differ = |(_, (answer, right)): &(&K, (&T, &T))| answer != right;
         keys.iter().zip(both.clone()).filter(differ)
     };
-    let first = wrong().take(SHOWN).map(|(key, (answer, right))| Wrong {
-        key: show_key(key),
-        answer: show(*answer),
-        right: show(*right),
-    });
-    Checked {
+    let first = wrong()
+        .take(MAX_EXAMPLES)
+        .map(|(key, (answer, right))| WrongAnswer {
+            key: show_key(key),
+            answer: show(*answer),
+            right: show(*right),
+        });
+    CheckResult {
         engine,
         keys: keys.len(),
         wrong: wrong().count(),
@@ -60,7 +62,7 @@ fn compare<K, T: PartialEq + Copy>(
     }
 }
 
-fn named(structure: &str, simd: impl Display) -> String {
+fn engine_name(structure: &str, simd: impl Display) -> String {
     format!("{structure} {simd}")
 }
 
@@ -81,9 +83,9 @@ mod tests {
         let checked = compare("test".into(), &keys, &answers, &right, key, answer);
         assert_eq!(
             (checked.keys, checked.wrong, checked.first.len()),
-            (20, 10, SHOWN)
+            (20, 10, MAX_EXAMPLES)
         );
-        let Wrong { key, answer, right } = &checked.first[0];
+        let WrongAnswer { key, answer, right } = &checked.first[0];
         assert_eq!([key, answer, right], ["3", "99", "3"]);
     }
 }

@@ -5,7 +5,7 @@ use lpm::{NO_ROUTE, Rib};
 
 use super::routes::{self, Step};
 use super::rules::{self, Keys};
-use super::{Checked, compare};
+use super::{CheckResult, compare};
 use crate::engine::{Answers, Contents, Decision, Function, Headers, Processor};
 use crate::explain;
 use crate::random::Random;
@@ -24,7 +24,7 @@ pub fn processor<P: Processor>(
     contents: &Contents,
     keys: Keys,
     seed: u64,
-) -> Result<Vec<Checked>, P::Error> {
+) -> Result<Vec<CheckResult>, P::Error> {
     let (v4, v6) = (
         Tables {
             rib: &contents.v4,
@@ -39,15 +39,15 @@ pub fn processor<P: Processor>(
     );
     let mut checked = Vec::new();
     let function = processor.function();
-    if let Some(asked) = v4.asked(function, keys, seed) {
+    if let Some(queries) = v4.queries(function, keys, seed) {
         let name = format!("{name} {function} IPv4");
-        let decided = decide(processor, &asked.keys, Headers::push_key4, |all| &all.v4)?;
-        checked.push(asked.compare(name, &decided));
+        let decided = decide(processor, &queries.keys, Headers::push_key4, |all| &all.v4)?;
+        checked.push(queries.compare(name, &decided));
     }
-    if let Some(asked) = v6.asked(function, keys, seed) {
+    if let Some(queries) = v6.queries(function, keys, seed) {
         let name = format!("{name} {function} IPv6");
-        let decided = decide(processor, &asked.keys, Headers::push_key6, |all| &all.v6)?;
-        checked.push(asked.compare(name, &decided));
+        let decided = decide(processor, &queries.keys, Headers::push_key6, |all| &all.v6)?;
+        checked.push(queries.compare(name, &decided));
     }
     Ok(checked)
 }
@@ -60,18 +60,18 @@ struct Tables<'a, A: acl::Address> {
 }
 
 /// Keys, and what is right.
-struct Asked<A: acl::Address> {
+struct Queries<A: acl::Address> {
     keys: Vec<Key<A>>,
     right: Vec<Decision>,
 }
 
 impl<A: acl::Address + Step> Tables<'_, A> {
     /// None where this family has nothing that decides.
-    fn asked(&self, function: Function, keys: Keys, seed: u64) -> Option<Asked<A>> {
+    fn queries(&self, function: Function, keys: Keys, seed: u64) -> Option<Queries<A>> {
         let routed = function.routes() && !self.rib.is_empty();
         let filtered = function.filters() && !self.rules.is_empty();
         let keys = match (filtered, routed) {
-            (true, _) => rules::asked(self.rules, keys, seed),
+            (true, _) => rules::queries(self.rules, keys, seed),
             (false, true) => {
                 let addresses = routes::bounds(self.rib, seed, self.anywhere);
                 let key = |to| Key::new(A::ZERO, to, (0, 0), 0);
@@ -96,17 +96,24 @@ impl<A: acl::Address + Step> Tables<'_, A> {
             }
         };
         let right = keys.iter().zip(hops).map(decision).collect();
-        Some(Asked { keys, right })
+        Some(Queries { keys, right })
     }
 }
 
-impl<A: acl::Address> Asked<A> {
-    fn compare(&self, name: String, decided: &[Decision]) -> Checked {
+impl<A: acl::Address> Queries<A> {
+    fn compare(&self, name: String, decided: &[Decision]) -> CheckResult {
         let show = |decision: Decision| match decision.hop() {
             NO_ROUTE => format!("{:?}", decision.verdict()),
             hop => format!("{:?}, next hop {hop}", decision.verdict()),
         };
-        compare(name, &self.keys, decided, &self.right, explain::shown, show)
+        compare(
+            name,
+            &self.keys,
+            decided,
+            &self.right,
+            explain::key_text,
+            show,
+        )
     }
 }
 
@@ -139,9 +146,9 @@ mod tests {
     use crate::rules::RuleSet;
 
     /// The CPUs' tables, with another answer to every hundredth key of a batch.
-    struct Lying<P>(P);
+    struct FaultyProcessor<P>(P);
 
-    impl<P: Processor> Processor for Lying<P> {
+    impl<P: Processor> Processor for FaultyProcessor<P> {
         type Error = P::Error;
 
         fn function(&self) -> Function {
@@ -163,8 +170,8 @@ mod tests {
         }
     }
 
-    fn wrong<P: Processor<Error = Infallible>>(mut asked: P, contents: &Contents) -> Vec<bool> {
-        let Ok(checked) = processor(&mut asked, "test", contents, Keys::Exactly(3000), 1);
+    fn wrong<P: Processor<Error = Infallible>>(mut queries: P, contents: &Contents) -> Vec<bool> {
+        let Ok(checked) = processor(&mut queries, "test", contents, Keys::Exactly(3000), 1);
         let all = checked.iter().map(|checked| checked.wrong > 0);
         assert!(checked.iter().all(|checked| checked.keys >= 3000));
         all.collect()
@@ -188,9 +195,13 @@ mod tests {
         };
         let tables = CpuTables::setup(contents.clone(), &cpu::Options::default()).unwrap();
         for function in Function::ALL {
-            let asked = || tables.processor(function).unwrap();
-            assert_eq!(wrong(asked(), &contents), [false; 2], "{function}");
-            assert_eq!(wrong(Lying(asked()), &contents), [true; 2], "{function}");
+            let queries = || tables.processor(function).unwrap();
+            assert_eq!(wrong(queries(), &contents), [false; 2], "{function}");
+            assert_eq!(
+                wrong(FaultyProcessor(queries()), &contents),
+                [true; 2],
+                "{function}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use lpm::{Address, Fib4, Fib6, Layout4, Layout6, NO_ROUTE, Rib, Simd};
 
-use super::{Checked, compare, named};
+use super::{CheckResult, compare, engine_name};
 use crate::image::{Error, Tables};
 use crate::random::Random;
 
@@ -14,11 +14,11 @@ const ANYWHERE: usize = 1 << 18;
 ///
 /// # Errors
 /// No memory for another layout.
-pub fn tables(tables: Tables, seed: u64) -> Result<(Tables, Vec<Checked>), Error> {
+pub fn tables(tables: Tables, seed: u64) -> Result<(Tables, Vec<CheckResult>), Error> {
     let (v4, v6) = (tables.fib4.rib(), tables.fib6.rib());
-    let asked4 = asked(v4, seed, Random::narrow);
-    let asked6 = asked(v6, seed, Random::wide);
-    check(tables, &asked4, &asked6)
+    let queries4 = queries(v4, seed, Random::narrow);
+    let queries6 = queries(v6, seed, Random::wide);
+    check(tables, &queries4, &queries6)
 }
 
 /// As `tables`, of these addresses only.
@@ -29,17 +29,17 @@ pub fn addresses(
     tables: Tables,
     v4: Vec<u32>,
     v6: Vec<u128>,
-) -> Result<(Tables, Vec<Checked>), Error> {
-    let asked4 = Asked::of(tables.fib4.rib(), v4);
-    let asked6 = Asked::of(tables.fib6.rib(), v6);
-    check(tables, &asked4, &asked6)
+) -> Result<(Tables, Vec<CheckResult>), Error> {
+    let queries4 = Queries::of(tables.fib4.rib(), v4);
+    let queries6 = Queries::of(tables.fib6.rib(), v6);
+    check(tables, &queries4, &queries6)
 }
 
 fn check(
     tables: Tables,
-    asked4: &Asked<u32>,
-    asked6: &Asked<u128>,
-) -> Result<(Tables, Vec<Checked>), Error> {
+    queries4: &Queries<u32>,
+    queries6: &Queries<u128>,
+) -> Result<(Tables, Vec<CheckResult>), Error> {
     let mut checked = Vec::new();
     let Tables {
         layout4,
@@ -49,17 +49,17 @@ fn check(
         hops6,
     } = tables;
     let rib4 = fib4.rib().clone();
-    fib4 = check4(fib4, layout4, "in the image", asked4, &mut checked);
+    fib4 = check4(fib4, layout4, "in the image", queries4, &mut checked);
     for layout in Layout4::ALL {
         if layout != layout4 && hops4.len() <= usize::from(layout.limit()) {
             let other = Fib4::build(rib4.clone(), layout)?;
-            check4(other, layout, "built here", asked4, &mut checked);
+            check4(other, layout, "built here", queries4, &mut checked);
         }
     }
     let rib6 = fib6.rib().clone();
-    fib6 = check6(fib6, "paged in the image", asked6, &mut checked);
+    fib6 = check6(fib6, "paged in the image", queries6, &mut checked);
     let other = Fib6::build(rib6, Layout6::Flat)?;
-    check6(other, "flat built here", asked6, &mut checked);
+    check6(other, "flat built here", queries6, &mut checked);
     let tables = Tables {
         layout4,
         fib4,
@@ -71,7 +71,7 @@ fn check(
 }
 
 /// Addresses and the numbers of their next hops.
-struct Asked<A> {
+struct Queries<A> {
     addresses: Vec<A>,
     hops: Vec<u16>,
 }
@@ -80,47 +80,56 @@ fn check4(
     mut fib: Fib4,
     layout: Layout4,
     made: &str,
-    asked: &Asked<u32>,
-    checked: &mut Vec<Checked>,
+    queries: &Queries<u32>,
+    checked: &mut Vec<CheckResult>,
 ) -> Fib4 {
     let layout = layout.name();
     let before = Fib4::usual_simd();
-    let mut answers = vec![NO_ROUTE; asked.addresses.len()];
+    let mut answers = vec![NO_ROUTE; queries.addresses.len()];
     for simd in Simd::available() {
         fib = fib.with_simd(simd);
-        fib.lookup_batch(&asked.addresses, &mut answers);
-        let engine = named(&format!("fib4 {layout} {made}"), simd.name());
-        checked.push(asked.compare(engine, &answers));
+        fib.lookup_batch(&queries.addresses, &mut answers);
+        let engine = engine_name(&format!("fib4 {layout} {made}"), simd.name());
+        checked.push(queries.compare(engine, &answers));
     }
     let single = |address: &u32| {
         fib.rib()
             .lookup(*address)
             .map_or(NO_ROUTE, |(_, hop)| hop.get())
     };
-    let answers: Vec<u16> = asked.addresses.iter().map(single).collect();
-    checked.push(asked.compare(format!("rib4 of fib4 {layout} {made}"), &answers));
+    let answers: Vec<u16> = queries.addresses.iter().map(single).collect();
+    checked.push(queries.compare(format!("rib4 of fib4 {layout} {made}"), &answers));
     fib.with_simd(before)
 }
 
-fn check6(mut fib: Fib6, made: &str, asked: &Asked<u128>, checked: &mut Vec<Checked>) -> Fib6 {
-    let octets: Vec<[u8; 16]> = asked.addresses.iter().map(|at| at.to_be_bytes()).collect();
+fn check6(
+    mut fib: Fib6,
+    made: &str,
+    queries: &Queries<u128>,
+    checked: &mut Vec<CheckResult>,
+) -> Fib6 {
+    let octets: Vec<[u8; 16]> = queries
+        .addresses
+        .iter()
+        .map(|at| at.to_be_bytes())
+        .collect();
     let mut answers = vec![NO_ROUTE; octets.len()];
     for simd in Simd::available() {
         fib = fib.with_simd(simd);
         fib.lookup_batch(&octets, &mut answers);
-        let engine = named(&format!("fib6 {made}"), simd.name());
-        checked.push(asked.compare(engine, &answers));
+        let engine = engine_name(&format!("fib6 {made}"), simd.name());
+        checked.push(queries.compare(engine, &answers));
     }
     fib.with_simd(Simd::widest())
 }
 
-impl<A: Address + Step> Asked<A> {
+impl<A: Address + Step> Queries<A> {
     fn of(rib: &Rib<A>, addresses: Vec<A>) -> Self {
         let hops = hops(rib, addresses.iter().copied());
         Self { addresses, hops }
     }
 
-    fn compare(&self, engine: String, answers: &[u16]) -> Checked {
+    fn compare(&self, engine: String, answers: &[u16]) -> CheckResult {
         let address = |address: &A| address.ip().to_string();
         let hop = |hop: u16| match hop {
             NO_ROUTE => "no route".to_owned(),
@@ -132,15 +141,15 @@ impl<A: Address + Step> Asked<A> {
 
 /// The bounds of all prefixes and the addresses beside them, and addresses anywhere; with the answers of
 /// the naive engine.
-fn asked<A: Address + Step>(
+fn queries<A: Address + Step>(
     rib: &Rib<A>,
     seed: u64,
     anywhere: impl Fn(&mut Random) -> A,
-) -> Asked<A> {
-    Asked::of(rib, bounds(rib, seed, anywhere))
+) -> Queries<A> {
+    Queries::of(rib, bounds(rib, seed, anywhere))
 }
 
-/// As `asked`, without answers.
+/// As `queries`, without answers.
 pub(super) fn bounds<A: Address + Step>(
     rib: &Rib<A>,
     seed: u64,

@@ -4,7 +4,7 @@ use acl::generate::{keys_anywhere, keys_within};
 use acl::live::Live;
 use acl::{Address, Classifier, Key, NONE, Options, Rule, Simd, linear};
 
-use super::{Checked, compare, named};
+use super::{CheckResult, compare, engine_name};
 use crate::explain::{self, Packet};
 use crate::random::Random;
 use crate::rules::RuleSet;
@@ -24,18 +24,18 @@ pub enum Keys {
 ///
 /// # Errors
 /// A list too long, or no memory.
-pub fn rule_set(rules: &RuleSet, keys: Keys, seed: u64) -> Result<Vec<Checked>, acl::Error> {
+pub fn rule_set(rules: &RuleSet, keys: Keys, seed: u64) -> Result<Vec<CheckResult>, acl::Error> {
     let mut checked = Vec::new();
     check(
         "acl4",
         &rules.v4,
-        &asked(&rules.v4, keys, seed),
+        &queries(&rules.v4, keys, seed),
         &mut checked,
     )?;
     check(
         "acl6",
         &rules.v6,
-        &asked(&rules.v6, keys, seed),
+        &queries(&rules.v6, keys, seed),
         &mut checked,
     )?;
     Ok(checked)
@@ -45,7 +45,7 @@ pub fn rule_set(rules: &RuleSet, keys: Keys, seed: u64) -> Result<Vec<Checked>, 
 ///
 /// # Errors
 /// As `rule_set`.
-pub fn packet(rules: &RuleSet, packet: &Packet) -> Result<Vec<Checked>, acl::Error> {
+pub fn packet(rules: &RuleSet, packet: &Packet) -> Result<Vec<CheckResult>, acl::Error> {
     let mut checked = Vec::new();
     match packet {
         Packet::V4(key) => check("acl4", &rules.v4, &[*key], &mut checked),
@@ -58,7 +58,7 @@ fn check<A: Address>(
     name: &str,
     rules: &[Rule<A>],
     keys: &[Key<A>],
-    checked: &mut Vec<Checked>,
+    checked: &mut Vec<CheckResult>,
 ) -> Result<(), acl::Error> {
     if rules.is_empty() {
         return Ok(());
@@ -77,8 +77,8 @@ fn check<A: Address>(
     for simd in Simd::available() {
         classifier = classifier.with_simd(simd);
         classifier.classify(keys, &mut answers);
-        let engine = named(&format!("{name} classifier"), simd.name());
-        checked.push(compare(engine, keys, &answers, &right, shown::<A>, show));
+        let engine = engine_name(&format!("{name} classifier"), simd.name());
+        checked.push(compare(engine, keys, &answers, &right, key_text::<A>, show));
     }
     let live = Live::new(
         (0..).zip(rules.iter().cloned()).collect(),
@@ -86,12 +86,12 @@ fn check<A: Address>(
     )?;
     live.reader().classify(keys, &mut answers);
     let engine = format!("{name} live");
-    checked.push(compare(engine, keys, &answers, &right, shown::<A>, show));
+    checked.push(compare(engine, keys, &answers, &right, key_text::<A>, show));
     Ok(())
 }
 
 /// A third of the keys at corners of rules and just outside, a third within rules, a third anywhere.
-pub(super) fn asked<A: Address>(rules: &[Rule<A>], keys: Keys, seed: u64) -> Vec<Key<A>> {
+pub(super) fn queries<A: Address>(rules: &[Rule<A>], keys: Keys, seed: u64) -> Vec<Key<A>> {
     if rules.is_empty() {
         return Vec::new();
     }
@@ -138,6 +138,6 @@ fn corner<A: Address>(rules: &[Rule<A>], random: &mut Random) -> Key<A> {
     Key::new(source, destination, ports, protocol)
 }
 
-fn shown<A: Address>(key: &Key<A>) -> String {
-    explain::shown(key)
+fn key_text<A: Address>(key: &Key<A>) -> String {
+    explain::key_text(key)
 }

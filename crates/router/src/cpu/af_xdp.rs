@@ -1,15 +1,15 @@
-//! The `af-xdp` data plane: threads forward frames that the driver hands them in shared memory, by
-//! the tables of the CPU. Which frames may be forwarded at all is decided by bpf/steer.bpf.c.
+//! The `af-xdp` data plane: threads receive frames from the driver in shared memory, and forward them by the
+//! CPU's tables. bpf/steer.bpf.c selects the frames.
 //!
-//! What cannot be forwarded after all is given back to the stack as if it had just come by its
-//! device: by a run of a program in the kernel, so that addresses, rules and statistics of the device
-//! are as ever. That takes some ten milliseconds, so what is known to be this host's never comes here.
+//! Frames that threads cannot forward are reinjected into the network stack as if they had just been
+//! received, so that addresses, rules and statistics of the device apply. A reinjection takes about ten
+//! milliseconds, so the steering program passes packets for this host to the stack itself.
 
-mod back;
 mod counters;
 mod forwarder;
 mod gate;
 mod locals;
+mod reinject;
 mod steering;
 mod thread;
 
@@ -23,40 +23,42 @@ use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
 use sys::caps::Capability;
 
 use crate::engine::{Contents, Engine, Function};
-use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
-use crate::gpu::backed::{self, Backed, Both, Decider, Fallen, Options};
-use crate::image::Stored;
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane};
+use crate::gpu::cpu_fallback::{
+    self, FallbackLists, FallbackProcessor, FallbackStatus, FallbackTables, Options,
+};
+use crate::image::ImageFile;
 use crate::policy::{Policy, Restraint};
 use crate::rules::Hits;
-use back::Back;
 use forwarder::{Forwarder, Setup};
 use gate::Gate;
 use locals::Locals;
+use reinject::Reinjector;
 use steering::Steering;
 use thread::Thread;
 
-pub use counters::{Counters, Given};
+pub use counters::{Counters, PuntReason};
 
-/// The longest frame that the kernel copies, with the headroom, into what `Back` gives it.
-const LONGEST: usize = 3072;
+/// The longest frame that the kernel copies, with its headroom, when `Reinjector` reinjects it.
+const MAX_FRAME_LEN: usize = 3072;
 
-/// The most packets that can be looked up together: as many as a queue holds.
-pub const LARGEST: usize = forwarder::HELD;
+/// The largest batch: the number of frames that a queue holds.
+pub const MAX_BATCH: usize = forwarder::RX_FRAMES;
 
-/// How a plane is made.
+/// Settings of a plane.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// CPUs, or a device with them behind it.
+    /// CPUs, or a device with CPU fallback.
     pub engine: Options,
     /// `Lpm`, or `Both` for rules as well.
     pub function: Function,
-    /// Each with a queue of every device, on a CPU of its own.
+    /// Number of threads. Each has a queue of every device, and a CPU of its own.
     pub threads: usize,
-    /// The most packets that are looked up together.
+    /// Maximum number of packets in a batch.
     pub batch: usize,
-    /// How long the first of them waits for others.
+    /// How long the first packet of a batch waits for others.
     pub wait: Duration,
-    /// Of the hash by which flows are shared out among the members of a group.
+    /// Seed of the hash that distributes flows among the members of a group.
     pub seed: u64,
 }
 
@@ -64,22 +66,22 @@ pub struct Settings {
 /// belongs on threads of the network namespace that it was started in.
 #[derive(Debug)]
 pub struct AfXdp {
-    /// None while another plane has the devices, which this one is to take over.
-    road: Option<Road>,
+    /// None until devices are opened, or taken over from another plane.
+    path: Option<ForwardingPath>,
     settings: Settings,
-    tables: Backed,
+    tables: FallbackTables,
     locals: Locals,
     restraint: Restraint,
 }
 
-/// The way that frames take, whatever the tables.
+/// The sockets, programs and threads that forward frames, whatever the tables.
 #[derive(Debug)]
-struct Road {
-    /// First, so that it is dropped first: no frame is steered to threads that are going.
+struct ForwardingPath {
+    /// Dropped first, so that no frame is steered to threads that end.
     attached: Attachments,
     devices: Vec<Link>,
     threads: Vec<Thread>,
-    back: Back,
+    reinjector: Reinjector,
     steering: Steering,
     gate: Arc<Gate>,
 }
@@ -100,7 +102,7 @@ impl AfXdp {
     /// # Errors
     /// What this machine or a device lacks; contents that the tables do not hold.
     pub fn start(settings: &Settings, contents: Contents, devices: &[u32]) -> Result<Self, Error> {
-        let mut plane = Self::aside(settings, contents, None)?;
+        let mut plane = Self::detached(settings, contents, None)?;
         plane.open(devices)?;
         Ok(plane)
     }
@@ -110,10 +112,10 @@ impl AfXdp {
     ///
     /// # Errors
     /// As `start`, of the tables.
-    pub fn aside(
+    pub fn detached(
         settings: &Settings,
         contents: Contents,
-        image: Option<&Stored>,
+        image: Option<&ImageFile>,
     ) -> Result<Self, Error> {
         requirement::check(REQUIREMENTS)?;
         if !settings.function.routes() {
@@ -128,13 +130,13 @@ impl AfXdp {
             locals.route6(prefix, Some(hop))?;
         }
         let tables = match image {
-            Some(image) => Backed::restore(image, contents, &settings.engine),
-            None => Backed::setup(contents, &settings.engine),
+            Some(image) => FallbackTables::restore(image, contents, &settings.engine),
+            None => FallbackTables::setup(contents, &settings.engine),
         };
         Ok(Self {
-            road: None,
+            path: None,
             settings: settings.clone(),
-            tables: tables.map_err(unavailable)?,
+            tables: tables.map_err(tables_error)?,
             locals,
             restraint: Restraint::default(),
         })
@@ -149,7 +151,7 @@ impl AfXdp {
         let devices = links(devices, count)?;
         let (steering, program) = Steering::load()?;
         self.locals.connect(&steering)?;
-        let back = Back::start()?;
+        let reinjector = Reinjector::start()?;
         let gate = Arc::new(Gate::new(devices.iter().map(|device| device.index)));
         let cpus = sys::sched::allowed_cpus().unwrap_or_default();
         let mut threads = Vec::new();
@@ -161,20 +163,25 @@ impl AfXdp {
                 queues: (number, count),
                 gate: Arc::clone(&gate),
             };
-            let forwarder =
-                Forwarder::open(self.lookup()?, setup, &devices, &steering, back.giver())?;
+            let forwarder = Forwarder::open(
+                self.lookup()?,
+                setup,
+                &devices,
+                &steering,
+                reinjector.sender(),
+            )?;
             threads.push(Thread::start(forwarder, cpus.get(number).copied())?);
         }
-        let road = Road {
+        let path = ForwardingPath {
             attached: Attachments::new(program, Hook::Xdp(XdpMode::Native)),
             devices,
             threads,
-            back,
+            reinjector,
             steering,
             gate,
         };
-        road.restrain(&self.restraint)?;
-        self.road = Some(road);
+        path.restrain(&self.restraint)?;
+        self.path = Some(path);
         Ok(())
     }
 
@@ -183,9 +190,9 @@ impl AfXdp {
     /// # Errors
     /// A device that the program cannot be attached to.
     pub fn listen(&mut self) -> Result<(), Error> {
-        if let Some(road) = &mut self.road {
-            for device in &road.devices {
-                let attached = road.attached.attach(device.index);
+        if let Some(path) = &mut self.path {
+            for device in &path.devices {
+                let attached = path.attached.attach(device.index);
                 let failed = |error| Error::failed("attaching the af-xdp data plane", error);
                 attached.map_err(failed)?;
             }
@@ -199,26 +206,26 @@ impl AfXdp {
     /// # Errors
     /// No room: `before` goes on then.
     pub fn take_over(&mut self, before: &mut Self) -> Result<(), Error> {
-        let Some(road) = &before.road else {
+        let Some(path) = &before.path else {
             return Ok(());
         };
-        let lookups = road.threads.iter().map(|_| self.lookup());
-        let lookups: Vec<Decider> = lookups.collect::<Result<_, _>>()?;
+        let lookups = path.threads.iter().map(|_| self.lookup());
+        let lookups: Vec<FallbackProcessor> = lookups.collect::<Result<_, _>>()?;
         if let Err(error) = self.locals.take_over(&mut before.locals) {
-            // What was told already leaves to the stack what is the stack's.
-            before.locals.connect(&road.steering)?;
+            // The map may have changed in part: restore the addresses of `before`.
+            before.locals.connect(&path.steering)?;
             return Err(error);
         }
-        let threads = road.threads.iter().zip(lookups);
-        let told: Vec<_> = threads
+        let threads = path.threads.iter().zip(lookups);
+        let switched: Vec<_> = threads
             .map(|(thread, lookup)| thread.look_up_by(lookup))
             .collect();
-        for when in told {
+        for when in switched {
             // An error says that the thread has ended, which is seen by `failed`.
             let _done = when.recv();
         }
         self.restraint = std::mem::take(&mut before.restraint);
-        self.road = before.road.take();
+        self.path = before.path.take();
         Ok(())
     }
 
@@ -233,14 +240,14 @@ impl AfXdp {
 
     /// Attaches the program again where another program has detached it, and returns what has changed.
     pub fn reattach(&mut self) -> Vec<Detachment> {
-        let road = self.road.as_mut();
-        road.map_or_else(Vec::new, |road| road.attached.reattach())
+        let path = self.path.as_mut();
+        path.map_or_else(Vec::new, |path| path.attached.reattach())
     }
 
     /// What other programs have detached the program from.
     pub fn detachments(&self) -> Vec<Detachment> {
-        let road = self.road.as_ref();
-        road.map_or_else(Vec::new, |road| road.attached.detachments())
+        let path = self.path.as_ref();
+        path.map_or_else(Vec::new, |path| path.attached.detachments())
     }
 
     /// Says of which IP versions the kernel lacks rules that drop packets: what may fall under one of these and cannot be
@@ -254,8 +261,8 @@ impl AfXdp {
     }
 
     fn restrain(&self) -> Result<(), Error> {
-        let road = self.road.as_ref();
-        road.map_or(Ok(()), |road| road.restrain(&self.restraint))
+        let path = self.path.as_ref();
+        path.map_or(Ok(()), |path| path.restrain(&self.restraint))
     }
 
     /// What became of the frames so far. While they come, those on their way are missing.
@@ -263,8 +270,8 @@ impl AfXdp {
     /// # Errors
     /// The kernel's, of reading them.
     pub fn counters(&self) -> Result<Counters, Error> {
-        let road = self.road.as_ref();
-        road.map_or_else(|| Ok(Counters::default()), Road::counters)
+        let path = self.path.as_ref();
+        path.map_or_else(|| Ok(Counters::default()), ForwardingPath::counters)
     }
 
     /// As [`Tables::hits`].
@@ -273,13 +280,13 @@ impl AfXdp {
     }
 
     /// What CPUs did in a device's place, if it was lost.
-    pub fn fallen(&self) -> Option<Fallen> {
-        self.tables.fallen()
+    pub fn fallback_status(&self) -> Option<FallbackStatus> {
+        self.tables.fallback_status()
     }
 
     /// Why it forwards no more, if a thread has ended.
     pub fn failed(&self) -> Option<String> {
-        let mut threads = self.road.iter().flat_map(|road| &road.threads);
+        let mut threads = self.path.iter().flat_map(|path| &path.threads);
         let dead = threads.find(|thread| thread.is_dead())?;
         let ended = || "a thread of the af-xdp data plane has ended".to_owned();
         Some(dead.why().unwrap_or_else(ended))
@@ -290,23 +297,23 @@ impl AfXdp {
     /// # Errors
     /// As `counters`.
     pub fn stop(mut self) -> Result<Counters, Error> {
-        if let Some(road) = &mut self.road {
-            road.attached.clear();
+        if let Some(path) = &mut self.path {
+            path.attached.clear();
             netdev::grace::wait()
                 .map_err(|error| Error::failed("waiting for the steering program to end", error))?;
-            road.threads.iter_mut().for_each(Thread::stop);
-            road.back.stop();
+            path.threads.iter_mut().for_each(Thread::stop);
+            path.reinjector.stop();
         }
         self.counters()
     }
 
-    fn lookup(&self) -> Result<Decider, Error> {
+    fn lookup(&self) -> Result<FallbackProcessor, Error> {
         let lookup = self.tables.processor(self.settings.function);
-        lookup.map_err(unavailable)
+        lookup.map_err(tables_error)
     }
 }
 
-impl Road {
+impl ForwardingPath {
     fn restrain(&self, restraint: &Restraint) -> Result<(), Error> {
         self.gate.set(restraint);
         for device in &self.devices {
@@ -321,12 +328,12 @@ impl Road {
         for thread in &self.threads {
             counters.merge(&thread.counters());
         }
-        self.back.count(&mut counters);
+        self.reinjector.count(&mut counters);
         Ok(counters)
     }
 }
 
-/// Devices that frames can come and leave by.
+/// Looks up the devices, and checks that they can be used.
 fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
     let failed = |error| Error::failed("asking for a device", error);
     let mut netlink = Netlink::new().map_err(failed)?;
@@ -337,8 +344,8 @@ fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
         if !link.ethernet || link.loopback {
             return Err(Error::Plan(format!("{name} is not an Ethernet device")));
         }
-        if link.mtu as usize + 18 > LONGEST {
-            let most = LONGEST - 18;
+        if link.mtu as usize + 18 > MAX_FRAME_LEN {
+            let most = MAX_FRAME_LEN - 18;
             let what = format!(
                 "{name}: af-xdp holds packets of up to {most} bytes; its MTU is {}",
                 link.mtu
@@ -358,7 +365,7 @@ fn links(devices: &[u32], threads: usize) -> Result<Vec<Link>, Error> {
 
 impl Plane for AfXdp {
     type Error = Error;
-    type Compiled = Both;
+    type RuleTables = FallbackLists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         let changed = self.tables.route4(prefix, hop);
@@ -384,26 +391,26 @@ impl Plane for AfXdp {
         self.restrain()
     }
 
-    fn compiler(&self) -> Compiler<Both, Error> {
+    fn compiler(&self) -> Compiler<FallbackLists, Error> {
         let compile = self.tables.compiler();
-        Box::new(|rules| compile(rules).map_err(refused))
+        Box::new(|rules| compile(rules).map_err(rules_error))
     }
 
-    fn enforce(&mut self, both: Both) -> Result<Rest, Error> {
-        self.tables.enforce(both).map_err(refused)
+    fn enforce(&mut self, lists: FallbackLists) -> Result<Cleanup, Error> {
+        self.tables.enforce(lists).map_err(rules_error)
     }
 }
 
-fn refused(error: backed::Error) -> Error {
+fn rules_error(error: cpu_fallback::Error) -> Error {
     Error::failed("changing the rules", error)
 }
 
-/// Why there are no tables, or none for another thread.
-fn unavailable(error: backed::Error) -> Error {
+/// The error for tables that cannot be built, or not for another thread.
+fn tables_error(error: cpu_fallback::Error) -> Error {
     use crate::gpu::Error as Device;
     match error {
-        backed::Error::Device(Device::Device(gpu::Error::Missing(missing))) => missing.into(),
-        backed::Error::Device(
+        cpu_fallback::Error::Device(Device::Device(gpu::Error::Missing(missing))) => missing.into(),
+        cpu_fallback::Error::Device(
             error @ (Device::Device(gpu::Error::NoDevice { .. })
             | Device::Options(_)
             | Device::Width { .. }),

@@ -12,7 +12,7 @@ use super::rules::{Counts, List, Lists, count};
 use crate::engine::{Answers, Decision, Function, Headers, Processor};
 
 /// Batches that are looked up again because next hops changed meanwhile, before changes have to wait.
-const PATIENCE: usize = 4;
+const MAX_RETRIES: usize = 4;
 
 /// One thread's way to look up: it shares the tables, and nothing that it writes.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Lookup {
         &mut self,
         mut look_up: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_RETRIES {
             self.hops.refresh();
             look_up()?;
             if self.hops.is_current() {
@@ -78,7 +78,7 @@ impl Lookup {
 
     /// Next hops by number, and what these numbers stood for at the same time.
     fn route(&mut self, headers: &Headers) {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_RETRIES {
             self.hops.refresh();
             self.routes.look_up(headers);
             if self.hops.is_current() {

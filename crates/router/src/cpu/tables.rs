@@ -11,8 +11,8 @@ use super::hops::Hops;
 use super::lookup::Lookup;
 use super::rules::Lists;
 use crate::engine::{Contents, Engine, Function};
-use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
-use crate::image::{self, Stored};
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane};
+use crate::image::{self, ImageFile};
 use crate::rules::{Hits, RuleSet};
 
 /// Which structures and instructions look up; nothing is chosen by itself.
@@ -105,7 +105,11 @@ impl Tables {
     ///
     /// # Errors
     /// As `setup`; content that no table has.
-    pub fn restore(image: &Stored, contents: Contents, options: &Options) -> Result<Self, Error> {
+    pub fn restore(
+        image: &ImageFile,
+        contents: Contents,
+        options: &Options,
+    ) -> Result<Self, Error> {
         if !options.simd.is_available() {
             return Err(Error::Simd(options.simd));
         }
@@ -156,7 +160,7 @@ impl Tables {
 
 impl Plane for Tables {
     type Error = Error;
-    type Compiled = Lists;
+    type RuleTables = Lists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         match hop {
@@ -184,7 +188,7 @@ impl Plane for Tables {
         Box::new(move |rules| Ok(Lists::build(rules, simd, tuning)?))
     }
 
-    fn enforce(&mut self, lists: Lists) -> Result<Rest, Error> {
+    fn enforce(&mut self, lists: Lists) -> Result<Cleanup, Error> {
         let before = self.lists.publish(lists);
         Ok(Box::new(move || drop(before)))
     }

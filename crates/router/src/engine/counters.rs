@@ -1,6 +1,6 @@
 //! What became of packets: verdicts that add up to the packets.
 
-use super::{Decision, Unkeyed, Verdict};
+use super::{Decision, KeyError, Verdict};
 
 /// Packets and what was decided about them. `packets` is the sum of everything else but `bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Counters {
     pub punted: u64,
     pub no_route: u64,
     /// To the kernel, for want of a key, by reason.
-    pub unkeyed: [u64; Unkeyed::ALL.len()],
+    pub unkeyed: [u64; KeyError::ALL.len()],
 }
 
 impl Counters {
@@ -33,7 +33,7 @@ impl Counters {
         self.no_route += counts[Verdict::NoRoute as usize];
     }
 
-    pub(super) fn unkeyed(&mut self, why: Unkeyed) {
+    pub(super) fn unkeyed(&mut self, why: KeyError) {
         self.packets += 1;
         self.unkeyed[why as usize] += 1;
     }
@@ -76,8 +76,8 @@ impl Counters {
             ("punted", self.punted),
             ("no_route", self.no_route),
         ];
-        let unkeyed = Unkeyed::ALL
-            .map(Unkeyed::name)
+        let unkeyed = KeyError::ALL
+            .map(KeyError::name)
             .into_iter()
             .zip(self.unkeyed);
         decided.into_iter().chain(unkeyed)

@@ -9,11 +9,11 @@ use packet::parse::{Family, Fragment, Parsed, Verdict as Reached, parse};
 use packet::{ethernet, ethertype, ipv4, ipv6, protocol, tcp, udp};
 
 use super::{Answers, Counters, Decision, Function, Verdict};
-use crate::named::named;
+use crate::enum_names::enum_names;
 
-/// Why a packet is left to the kernel without a lookup.
+/// Why a packet has no key: it is left to the kernel without a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unkeyed {
+pub enum KeyError {
     /// Neither IPv4 nor IPv6, or more than two VLAN tags.
     NotIp = 0,
     /// Of later fragments the ports are not known.
@@ -26,7 +26,7 @@ pub enum Unkeyed {
     Malformed = 4,
 }
 
-named!(Unkeyed or UnknownReason:
+enum_names!(KeyError or UnknownReason:
     NotIp = "not_ip",
     Fragment = "fragment",
     Options = "ip_options",
@@ -52,7 +52,7 @@ pub struct Headers {
     /// The packets, by their place in the batch, that the above belong to.
     at4: Vec<u32>,
     at6: Vec<u32>,
-    unkeyed: Vec<(u32, Unkeyed)>,
+    unkeyed: Vec<(u32, KeyError)>,
     packets: u32,
     bytes: u64,
     /// Of IPv4 and of IPv6, where whole frames are wanted.
@@ -140,13 +140,13 @@ impl Headers {
     #[inline]
     pub fn push(&mut self, frame: &[u8]) {
         match read(frame) {
-            Ok(Found::V4(key, header)) => {
+            Ok(FrameKey::V4(key, header)) => {
                 if let Some([v4, _]) = &mut self.whole {
                     v4.push(frame, header);
                 }
                 self.push_key4(key);
             }
-            Ok(Found::V6(key, header)) => {
+            Ok(FrameKey::V6(key, header)) => {
                 if let Some([_, v6]) = &mut self.whole {
                     v6.push(frame, header);
                 }
@@ -233,18 +233,18 @@ impl Headers {
     }
 }
 
-/// A key, and where the IP header begins that it is of.
-enum Found {
+/// The key of a frame, and the offset of its IP header.
+enum FrameKey {
     V4(Key4, usize),
     V6(Key6, usize),
 }
 
 #[inline]
-fn read(frame: &[u8]) -> Result<Found, Unkeyed> {
+fn read(frame: &[u8]) -> Result<FrameKey, KeyError> {
     if let Some(key) = plain4(frame) {
-        return Ok(Found::V4(key, IP));
+        return Ok(FrameKey::V4(key, IP));
     }
-    plain6(frame).map_or_else(|| parsed(frame), |key| Ok(Found::V6(key, IP)))
+    plain6(frame).map_or_else(|| parsed(frame), |key| Ok(FrameKey::V6(key, IP)))
 }
 
 const IP: usize = ethernet::HEADER;
@@ -314,39 +314,39 @@ fn plain_ports(number: u8, transport: &[u8]) -> Option<[u8; 4]> {
 }
 
 /// The key of any packet that has one.
-fn parsed(frame: &[u8]) -> Result<Found, Unkeyed> {
-    let parsed = parse(frame).map_err(|_| Unkeyed::Malformed)?;
+fn parsed(frame: &[u8]) -> Result<FrameKey, KeyError> {
+    let parsed = parse(frame).map_err(|_| KeyError::Malformed)?;
     match parsed.verdict {
-        Reached::NotIp | Reached::TooManyTags => return Err(Unkeyed::NotIp),
-        Reached::TooManyExtensions => return Err(Unkeyed::Extensions),
-        Reached::Fragment => return Err(Unkeyed::Fragment),
+        Reached::NotIp | Reached::TooManyTags => return Err(KeyError::NotIp),
+        Reached::TooManyExtensions => return Err(KeyError::Extensions),
+        Reached::Fragment => return Err(KeyError::Fragment),
         Reached::Complete | Reached::Unsupported => {}
     }
     if parsed.fragment != Fragment::None {
-        return Err(Unkeyed::Fragment);
+        return Err(KeyError::Fragment);
     }
     if parsed.extensions > 0 {
-        return Err(Unkeyed::Extensions);
+        return Err(KeyError::Extensions);
     }
     if parsed.family == Some(Family::V4) && parsed.l4 - parsed.l3 > ipv4::HEADER {
-        return Err(Unkeyed::Options);
+        return Err(KeyError::Options);
     }
     let ports = ports(&parsed, frame)?;
     match (parsed.source, parsed.destination) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => Ok(Found::V4(
+        (IpAddr::V4(from), IpAddr::V4(to)) => Ok(FrameKey::V4(
             Key4::new(from.to_bits(), to.to_bits(), ports, parsed.protocol),
             parsed.l3,
         )),
-        (IpAddr::V6(from), IpAddr::V6(to)) => Ok(Found::V6(
+        (IpAddr::V6(from), IpAddr::V6(to)) => Ok(FrameKey::V6(
             Key6::new(from.to_bits(), to.to_bits(), ports, parsed.protocol),
             parsed.l3,
         )),
-        _ => Err(Unkeyed::Malformed),
+        _ => Err(KeyError::Malformed),
     }
 }
 
 /// Rules know ports of more protocols than are parsed: those of the others lie where UDP's do.
-fn ports(parsed: &Parsed, frame: &[u8]) -> Result<(u16, u16), Unkeyed> {
+fn ports(parsed: &Parsed, frame: &[u8]) -> Result<(u16, u16), KeyError> {
     const DCCP: u8 = 33;
     const SCTP: u8 = 132;
     const UDPLITE: u8 = 136;
@@ -355,7 +355,7 @@ fn ports(parsed: &Parsed, frame: &[u8]) -> Result<(u16, u16), Unkeyed> {
         DCCP | SCTP | UDPLITE => {
             let rest = frame.get(parsed.l4..parsed.l3 + parsed.ip_length);
             let ports: Option<&[u8; 4]> = rest.and_then(|rest| rest.first_chunk());
-            let ports = ports.ok_or(Unkeyed::Malformed)?;
+            let ports = ports.ok_or(KeyError::Malformed)?;
             Ok((
                 u16::from_be_bytes([ports[0], ports[1]]),
                 u16::from_be_bytes([ports[2], ports[3]]),

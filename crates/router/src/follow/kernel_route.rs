@@ -1,4 +1,4 @@
-//! What a route of the kernel is in a table of prefixes.
+//! Kernel routes as entries of a prefix table.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use lpm::Prefix;
 use netdev::monitor::{Hop, Kind, TableRoute};
 
 use super::Origin;
-use super::outlet::Outlet;
+use super::address_family::AddressFamily;
+use super::kernel_state::KernelState;
+use super::next_hop_table::{Key, NextHopId};
+use super::plane_writer::PlaneWriter;
 use super::routes::{Rank, Route};
-use super::side::Side;
 use super::table::Table;
-use super::way::{Key, WayId};
-use super::world::World;
 use crate::forward::Plane;
 
 /// `RT_TABLE_MAIN`, `RT_TABLE_LOCAL`
 pub(super) const MAIN: u32 = 254;
 pub(super) const LOCAL: u32 = 255;
 
-/// Takes a route in or out; returns the prefix if that can matter.
-pub(super) fn take<A: Side>(
+/// Adds or removes a route. Returns the prefix if its best route may have changed.
+pub(super) fn apply<A: AddressFamily>(
     table: &mut Table<A>,
     route: &TableRoute<'_>,
     gone: bool,
     origin: Origin,
-    doubt: &mut bool,
+    needs_resync: &mut bool,
 ) -> Option<Prefix<A>> {
     let rank = match route.table {
         LOCAL => Rank::Local,
@@ -34,23 +34,23 @@ pub(super) fn take<A: Side>(
         _ => return None,
     };
     let prefix = Prefix::containing(A::of(route.destination)?, route.prefix_len).ok()?;
-    let way = table.ways.hold(&key(route));
-    let new = Route::new(rank, route.metric, variant(route), way);
+    let next_hop = table.next_hops.hold(&key(route));
+    let new = Route::new(rank, route.metric, variant(route), next_hop);
     match (gone, origin) {
         (false, Origin::Change) => table.add(prefix, new, route.position),
         (false, Origin::Listing) => table.add_listed(prefix, new),
         (true, _) => {
-            let known = table.remove(prefix, &new) || take_hops(table, prefix, &new, route);
-            table.ways.drop_hold(way);
-            // Taken out already, with its device; or something was missed.
-            *doubt |= !known;
+            let known = table.remove(prefix, &new) || remove_hops(table, prefix, &new, route);
+            table.next_hops.drop_hold(next_hop);
+            // Its device's removal has already removed it, or a notification was missed.
+            *needs_resync |= !known;
         }
     }
     Some(prefix)
 }
 
-/// Some hops leave an IPv6 route; those of a route that has others stay.
-fn take_hops<A: Side>(
+/// Removes some hops of an IPv6 multipath route, which keeps the others.
+fn remove_hops<A: AddressFamily>(
     table: &mut Table<A>,
     prefix: Prefix<A>,
     gone: &Route,
@@ -60,7 +60,7 @@ fn take_hops<A: Side>(
     let found = routes.find_map(|(at, known)| {
         let same =
             (known.rank, known.metric, known.variant) == (gone.rank, gone.metric, gone.variant);
-        let Key::Hops { hops, mtu, source } = table.ways.key(known.way) else {
+        let Key::Hops { hops, mtu, source } = table.next_hops.key(known.next_hop) else {
             return None;
         };
         let of_it = route.hops.iter().all(|hop| hops.contains(hop));
@@ -82,35 +82,37 @@ fn take_hops<A: Side>(
     let Some((at, known, key)) = found else {
         return false;
     };
-    let way: WayId = table.ways.hold(&key);
+    let next_hop: NextHopId = table.next_hops.hold(&key);
     table.remove_at(prefix, at);
-    let left = Route::new(known.rank, known.metric, known.variant, way);
+    let left = Route::new(known.rank, known.metric, known.variant, next_hop);
     table.add(prefix, left, netdev::monitor::Position::First);
     true
 }
 
-/// Tells what these ways mean now, and those by objects and of given routes.
-pub(super) fn refresh<A: Side, P: Plane>(
+/// Updates the next hops that `concerned` selects, and those of next-hop objects and static routes.
+pub(super) fn refresh<A: AddressFamily, P: Plane>(
     table: &mut Table<A>,
-    world: &mut World,
-    out: &mut Outlet<P>,
+    state: &mut KernelState,
+    out: &mut PlaneWriter<P>,
     concerned: &impl Fn(&Key) -> bool,
 ) {
-    let numbered = table.ways.numbered();
-    let concerned = numbered.filter(|(_, way)| match &way.key {
+    let numbered = table.next_hops.numbered();
+    let concerned = numbered.filter(|(_, next_hop)| match &next_hop.key {
         key if key.is_resolved() => true,
         key => concerned(key),
     });
-    // A group's members have their meaning before it.
-    let mut ways: Vec<(bool, WayId)> = concerned.map(|(id, way)| (way.is_group(), id)).collect();
-    ways.sort_unstable();
-    for (_, way) in ways {
-        table.ways.refresh(way, world, out);
+    // Members are updated before their group.
+    let mut next_hops: Vec<(bool, NextHopId)> = concerned
+        .map(|(id, next_hop)| (next_hop.is_group(), id))
+        .collect();
+    next_hops.sort_unstable();
+    for (_, next_hop) in next_hops {
+        table.next_hops.refresh(next_hop, state, out);
     }
 }
 
 fn key(route: &TableRoute<'_>) -> Key {
-    // The kernel takes an address that is gone out of IPv6 routes and leaves them.
+    // The kernel removes a deleted address from IPv6 routes and keeps the routes.
     let source = route.source.filter(IpAddr::is_ipv4);
     match (route.kind, route.object) {
         (Kind::Local, _) => Key::Local,
@@ -124,7 +126,7 @@ fn key(route: &TableRoute<'_>) -> Key {
         },
         (Kind::Unicast, None) if !route.hops.is_empty() => {
             let mut hops: Box<[Hop]> = route.hops.into();
-            // Hops that were added one by one come in another order each time.
+            // The order of hops that were added one by one varies.
             hops.sort_unstable_by_key(|hop| (hop.ifindex, hop.gateway));
             Key::Hops {
                 hops,
@@ -136,7 +138,7 @@ fn key(route: &TableRoute<'_>) -> Key {
     }
 }
 
-/// Which packets of a prefix a route is for; 0 is all.
+/// A hash of the type of service and source prefix that a route is limited to; 0 if it is for all packets.
 fn variant(route: &TableRoute<'_>) -> u32 {
     if route.tos == 0 && route.sources.is_none() {
         return 0;

@@ -1,44 +1,44 @@
-//! The routes of one prefix in the kernel's order, the first of which is its choice.
+//! The routes of one prefix in the kernel's order. The kernel uses the first.
 
 use netdev::monitor::Position;
 
-use super::way::{Key, WayId, Ways};
+use super::next_hop_table::{Key, NextHopId, NextHopTable};
 
 #[derive(Debug)]
 pub(super) enum Routes {
     None,
     One(Route),
-    /// In the kernel's order: the first is its choice.
+    /// In the kernel's order: it uses the first.
     Several(Vec<Route>),
 }
 
-/// A route as one of a prefix's.
+/// One of the routes of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    pub(super) way: WayId,
+    pub(super) next_hop: NextHopId,
     pub(super) metric: u32,
-    /// Of a route for some sources or one type of service: which; else 0.
+    /// Identifies the source prefix and type of service that the route is limited to; 0 if it is not limited.
     pub(super) variant: u32,
     pub(super) rank: Rank,
-    /// The listing it was last in.
+    /// The generation of the last dump that had it.
     pub(super) seen: u8,
 }
 
-/// Which table's routes count before which, of one prefix.
+/// The precedence of tables: routes of an earlier one are used first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Local,
-    /// Given, in place of the kernel's.
-    Given,
+    /// Static routes, which replace the kernel's.
+    Static,
     Main,
-    /// Ours, where the kernel has no route.
-    Kept,
+    /// Reserved prefixes, which are left to the kernel even if it has no route.
+    Reserved,
 }
 
 impl Route {
-    pub(super) fn new(rank: Rank, metric: u32, variant: u32, way: WayId) -> Self {
+    pub(super) fn new(rank: Rank, metric: u32, variant: u32, next_hop: NextHopId) -> Self {
         Self {
-            way,
+            next_hop,
             metric,
             variant,
             rank,
@@ -46,13 +46,13 @@ impl Route {
         }
     }
 
-    fn place(&self) -> (Rank, u32) {
+    fn precedence(&self) -> (Rank, u32) {
         (self.rank, self.metric)
     }
 
-    /// Whether one would take the other's place.
+    /// Whether one route would replace the other.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.place() == other.place() && self.variant == other.variant
+        self.precedence() == other.precedence() && self.variant == other.variant
     }
 }
 
@@ -65,23 +65,29 @@ impl Routes {
         }
     }
 
-    /// Returns the route whose place it took.
+    /// Returns the route that it replaced.
     pub(super) fn insert(
         &mut self,
         route: Route,
         position: Position,
-        ways: &Ways,
+        next_hops: &NextHopTable,
         v6: bool,
     ) -> Option<Route> {
         let known = self.as_slice();
         let replaced = known.iter().position(|known| {
             known.is_like(&route)
-                && (known.way == route.way || v6 && grown(ways.key(known.way), ways.key(route.way)))
+                && (known.next_hop == route.next_hop
+                    || v6
+                        && has_more_hops(
+                            next_hops.key(known.next_hop),
+                            next_hops.key(route.next_hop),
+                        ))
         });
         let replaced = replaced.or_else(|| {
             let like = |known: &Route| known.is_like(&route);
             let shares = |known: &Route| {
-                !v6 || ways.key(known.way).has_gateways() == ways.key(route.way).has_gateways()
+                !v6 || next_hops.key(known.next_hop).has_gateways()
+                    == next_hops.key(route.next_hop).has_gateways()
             };
             let first = known.iter().position(|known| like(known) && shares(known));
             let first = first.or_else(|| known.iter().position(like));
@@ -91,9 +97,11 @@ impl Routes {
             return Some(std::mem::replace(self.get_mut(at), route));
         }
         let at = match position {
-            Position::First => known.partition_point(|known| known.place() < route.place()),
+            Position::First => {
+                known.partition_point(|known| known.precedence() < route.precedence())
+            }
             Position::Last | Position::Replacing => {
-                known.partition_point(|known| known.place() <= route.place())
+                known.partition_point(|known| known.precedence() <= route.precedence())
             }
         };
         *self = match std::mem::replace(self, Self::None) {
@@ -132,8 +140,8 @@ impl Routes {
     }
 }
 
-/// Whether an IPv6 route has got more hops: the kernel tells all of them each time.
-fn grown(known: &Key, new: &Key) -> bool {
+/// Whether an IPv6 route has gained hops: the kernel then sends all of them again.
+fn has_more_hops(known: &Key, new: &Key) -> bool {
     match (known, new) {
         (Key::Hops { hops: few, .. }, Key::Hops { hops: more, .. }) => {
             known.has_gateways() && new.has_gateways() && few.iter().all(|hop| more.contains(hop))

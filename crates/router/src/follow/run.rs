@@ -1,5 +1,5 @@
-//! The thread that reads the kernel's tables and has them followed. Changes go before listings, so
-//! that a listing of a million routes delays no change by more than one datagram of it.
+//! The thread that reads the kernel's tables. Notifications are handled before dumps, so that a dump of a
+//! million routes delays a change by at most one datagram.
 
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -12,28 +12,28 @@ use lpm::Rib;
 use netdev::monitor::{Monitor, Progress, RECV_BUFFER_BYTES, Table};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::first::First;
-use super::outlet::Gathered;
+use super::fifo_priority::FifoPriority;
+use super::plane_writer::RibBuilder;
 use super::status::Lag;
-use super::{Follow, Status, Sync};
+use super::{Follow, Status, SyncState};
 use crate::forward::Plane;
-use crate::image::StoredRoutes;
+use crate::image::ImageRoutes;
 use crate::rules::RuleSet;
 
-/// Neighbours are looked after, and refused prefixes tried again, this often.
+/// How often neighbours are probed and refused prefixes retried.
 const TICK: Duration = Duration::from_secs(1);
-/// How long after a silent change of the kernel's its tables are listed: several come together.
-const DOUBT: Duration = Duration::from_millis(200);
-/// Numbers of next hops that given routes leave to this machine's addresses and neighbours.
-const SPARE: u16 = 1024;
-/// Changes carried out before others may look at the state.
-const BATCH: usize = 1024;
+/// Delay of a resync after a change without notifications: such changes come in groups.
+const RESYNC_DELAY: Duration = Duration::from_millis(200);
+/// Next-hop numbers that static routes leave to local addresses and neighbours.
+const SPARE_NUMBERS: u16 = 1024;
+/// Changes that are applied before others may read the state.
+const MAX_BATCH: usize = 1024;
 
-/// What a follower may need to be told.
+/// Options of a follower.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of the kernel's memory for changes that wait.
-    pub room: usize,
+    /// Size of the netlink receive buffer, in bytes.
+    pub recv_buffer_bytes: usize,
     /// Next-hop numbers that the plane has for each family.
     pub next_hops: u16,
 }
@@ -41,13 +41,13 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            room: RECV_BUFFER_BYTES,
+            recv_buffer_bytes: RECV_BUFFER_BYTES,
             next_hops: lpm::NextHop::MAX,
         }
     }
 }
 
-/// Why following could not begin.
+/// Why a follower could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -59,15 +59,15 @@ pub enum RunError {
     )]
     NextHops { hops: usize, limit: u16 },
     #[error("{0}")]
-    Plane(Box<dyn std::error::Error + Send + core::marker::Sync>),
+    Plane(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Keeps a plane current until it is dropped.
 #[derive(Debug)]
 pub struct Follower<P: Plane + Send + 'static> {
     shared: Arc<Mutex<State<P>>>,
-    /// One rule set after the other.
-    filtering: Mutex<()>,
+    /// Serialises replacements of the rules.
+    rules_lock: Mutex<()>,
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -92,9 +92,9 @@ impl<P: Plane + Send + 'static> Follower<P> {
         make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
     ) -> Result<Self, RunError>
     where
-        E: std::error::Error + Send + core::marker::Sync + 'static,
+        E: std::error::Error + Send + Sync + 'static,
     {
-        let follow = Follow::new(Gathered::default(), options.next_hops);
+        let follow = Follow::new(RibBuilder::default(), options.next_hops);
         Self::start_from(options, follow, make)
     }
 
@@ -106,35 +106,35 @@ impl<P: Plane + Send + 'static> Follower<P> {
     /// As `start`; more next hops than leave numbers for neighbours.
     pub fn start_with<E>(
         options: Options,
-        routes: &StoredRoutes,
+        routes: &ImageRoutes,
         make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
     ) -> Result<Self, RunError>
     where
-        E: std::error::Error + Send + core::marker::Sync + 'static,
+        E: std::error::Error + Send + Sync + 'static,
     {
         let hops = routes.hops4.len().max(routes.hops6.len());
-        let limit = options.next_hops.saturating_sub(SPARE);
+        let limit = options.next_hops.saturating_sub(SPARE_NUMBERS);
         if hops > usize::from(limit) {
             return Err(RunError::NextHops { hops, limit });
         }
-        let follow = Follow::with(Gathered::default(), options.next_hops, routes);
+        let follow = Follow::with(RibBuilder::default(), options.next_hops, routes);
         Self::start_from(options, follow, make)
     }
 
     fn start_from<E>(
         options: Options,
-        follow: Follow<Gathered>,
+        follow: Follow<RibBuilder>,
         make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
     ) -> Result<Self, RunError>
     where
-        E: std::error::Error + Send + core::marker::Sync + 'static,
+        E: std::error::Error + Send + Sync + 'static,
     {
         let (stop, stopped) = UnixStream::pair().map_err(RunError::Thread)?;
-        let monitor = Monitor::open(options.room)?;
-        let mut first = Reader::new(follow, monitor, stopped);
-        first.list()?;
-        while first.listing.is_some() && first.step()? {}
-        let reader = first.onto(make)?;
+        let monitor = Monitor::open(options.recv_buffer_bytes)?;
+        let mut reader = Reader::new(follow, monitor, stopped);
+        reader.list()?;
+        while reader.listing.is_some() && reader.step()? {}
+        let reader = reader.onto(make)?;
         let shared = Arc::clone(&reader.shared);
         let thread = std::thread::Builder::new()
             .name("routes".to_owned())
@@ -142,7 +142,7 @@ impl<P: Plane + Send + 'static> Follower<P> {
             .map_err(RunError::Thread)?;
         Ok(Self {
             shared,
-            filtering: Mutex::new(()),
+            rules_lock: Mutex::new(()),
             stop,
             thread: Some(thread),
         })
@@ -155,7 +155,7 @@ impl<P: Plane + Send + 'static> Follower<P> {
         status.overruns = state.overruns;
         status.event_lag_us = state.lag.clone();
         if state.failed.is_some() {
-            status.sync = Sync::Failed;
+            status.sync = SyncState::Failed;
         }
         status
     }
@@ -171,11 +171,11 @@ impl<P: Plane + Send + 'static> Follower<P> {
     /// # Errors
     /// The plane's; the rules before still hold.
     pub fn rules(&self, rules: &RuleSet) -> Result<(), P::Error> {
-        let _alone = lock(&self.filtering);
+        let _guard = lock(&self.rules_lock);
         let compile = self.with(|follow| follow.plane().compiler());
         let compiled = compile(rules)?;
-        let rest = self.with(|follow| follow.plane_mut().enforce(compiled))?;
-        rest();
+        let cleanup = self.with(|follow| follow.plane_mut().enforce(compiled))?;
+        cleanup();
         Ok(())
     }
 
@@ -200,26 +200,26 @@ struct Reader<P> {
     stopped: UnixStream,
     /// The place of the table being listed among all.
     listing: Option<usize>,
-    doubted: Option<Instant>,
+    resync_since: Option<Instant>,
     /// Since when there may have been changes that are not carried out.
     waiting_since: Option<Instant>,
     ticked: Instant,
     /// Not while the calling thread begins.
-    first: Option<First>,
+    priority: Option<FifoPriority>,
 }
 
-impl Reader<Gathered> {
+impl Reader<RibBuilder> {
     /// Goes on with the real plane.
-    fn onto<P: Plane, E: std::error::Error + Send + core::marker::Sync + 'static>(
+    fn onto<P: Plane, E: std::error::Error + Send + Sync + 'static>(
         self,
         make: impl FnOnce(Rib<u32>, Rib<u128>) -> Result<P, E>,
     ) -> Result<Reader<P>, RunError> {
         let mut follow = {
             let mut state = lock(&self.shared);
-            let empty = Follow::new(Gathered::default(), 0);
+            let empty = Follow::new(RibBuilder::default(), 0);
             std::mem::replace(&mut state.follow, empty)
         };
-        let Gathered { v4, v6 } = std::mem::take(follow.plane_mut());
+        let RibBuilder { v4, v6 } = std::mem::take(follow.plane_mut());
         let plane = make(v4, v6).map_err(|error| RunError::Plane(Box::new(error)))?;
         Ok(Reader::new(follow.onto(plane), self.monitor, self.stopped))
     }
@@ -237,15 +237,15 @@ impl<P: Plane> Reader<P> {
             monitor,
             stopped,
             listing: None,
-            doubted: None,
+            resync_since: None,
             waiting_since: None,
             ticked: Instant::now(),
-            first: None,
+            priority: None,
         }
     }
 
     fn run(mut self) {
-        self.first = Some(First::default());
+        self.priority = Some(FifoPriority::default());
         loop {
             match self.step() {
                 Ok(true) => {}
@@ -262,12 +262,12 @@ impl<P: Plane> Reader<P> {
     /// Waits for something to do and does it; false when there is nothing more to do ever.
     fn step(&mut self) -> Result<bool, netdev::Error> {
         if self.waiting_since.is_none() && self.listing.is_none() {
-            self.first.iter_mut().for_each(First::waits);
+            self.priority.iter_mut().for_each(FifoPriority::before_wait);
         }
         if !self.wait() {
             return Ok(false);
         }
-        self.first.iter_mut().for_each(First::works);
+        self.priority.iter_mut().for_each(FifoPriority::before_work);
         self.waiting_since.get_or_insert_with(Instant::now);
         if self.read_changes()? == Progress::Overrun {
             lock(&self.shared).overruns += 1;
@@ -276,7 +276,7 @@ impl<P: Plane> Reader<P> {
         } else if self.listing.is_some() {
             self.read_listing()?;
         }
-        self.look_after()?;
+        self.maintain()?;
         Ok(true)
     }
 
@@ -289,12 +289,14 @@ impl<P: Plane> Reader<P> {
             watched.push(PollFd::new(self.monitor.dumped(), PollFlags::POLLIN));
         }
         let tick = TICK.saturating_sub(self.ticked.elapsed());
-        let doubt = self.doubted.map(|at| DOUBT.saturating_sub(at.elapsed()));
+        let resync = self
+            .resync_since
+            .map(|at| RESYNC_DELAY.saturating_sub(at.elapsed()));
         let time = if self.waiting_since.is_some() {
             Duration::ZERO
         } else {
             // A part of a millisecond is waited for as a whole one: none would spin.
-            doubt.unwrap_or(tick).min(tick) + Duration::from_millis(1)
+            resync.unwrap_or(tick).min(tick) + Duration::from_millis(1)
         };
         // Interrupted, it comes back with nothing to do.
         let _ = poll(
@@ -308,7 +310,7 @@ impl<P: Plane> Reader<P> {
     fn read_changes(&mut self) -> Result<Progress, netdev::Error> {
         let mut state = lock(&self.shared);
         let since = self.waiting_since.unwrap_or_else(Instant::now);
-        for _ in 0..BATCH {
+        for _ in 0..MAX_BATCH {
             let follow = &mut state.follow;
             let progress = self
                 .monitor
@@ -324,7 +326,7 @@ impl<P: Plane> Reader<P> {
 
     fn list(&mut self) -> Result<(), netdev::Error> {
         self.listing = Some(0);
-        self.doubted = None;
+        self.resync_since = None;
         lock(&self.shared).follow.begin_listing();
         self.monitor.start_dump(Table::ALL[0])
     }
@@ -351,11 +353,11 @@ impl<P: Plane> Reader<P> {
         }
     }
 
-    fn look_after(&mut self) -> Result<(), netdev::Error> {
+    fn maintain(&mut self) -> Result<(), netdev::Error> {
         let mut state = lock(&self.shared);
         let follow = &mut state.follow;
         if self.waiting_since.is_none() {
-            follow.pause();
+            follow.end_batch();
         }
         let now = Instant::now();
         if self.ticked.elapsed() >= TICK {
@@ -363,7 +365,7 @@ impl<P: Plane> Reader<P> {
             follow.retry();
         }
         let probes = follow.to_probe(now);
-        let doubt = follow.is_in_doubt() && self.listing.is_none();
+        let resync = follow.needs_resync() && self.listing.is_none();
         drop(state);
         for (ifindex, neighbour) in probes {
             // A device that went away meanwhile shows in the next message.
@@ -371,11 +373,11 @@ impl<P: Plane> Reader<P> {
                 tracing::debug!("{error}");
             }
         }
-        if !doubt {
+        if !resync {
             return Ok(());
         }
-        let since = *self.doubted.get_or_insert(now);
-        if since.elapsed() >= DOUBT {
+        let since = *self.resync_since.get_or_insert(now);
+        if since.elapsed() >= RESYNC_DELAY {
             self.list()?;
         }
         Ok(())

@@ -5,21 +5,22 @@ use std::time::Duration;
 use netdev::monitor::Entry;
 use serde::Serialize;
 
-use super::side::Side;
+use super::address_family::AddressFamily;
 use super::table::Table;
 use crate::forward::{Forwarding, Punt};
 
-/// All of it, at one moment.
+/// The state of a follower at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    pub sync: Sync,
+    pub sync: SyncState,
     pub ipv4: Routes,
     pub ipv6: Routes,
     pub changes: Changes,
-    pub told: Told,
-    /// How often everything was listed, the first time included.
+    #[serde(rename = "told")]
+    pub plane_calls: PlaneCalls,
+    /// Number of complete dumps, including the first.
     pub listings: u64,
-    /// How often the kernel had more changes than room for them.
+    /// Number of receive buffer overruns.
     pub overruns: u64,
     /// Policy rules beyond those that every system has: whoever runs the plane leaves to the kernel what they are about.
     pub foreign_rules: usize,
@@ -28,10 +29,10 @@ pub struct Status {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sync {
+pub enum SyncState {
     Loading,
     Following,
-    /// Everything is being listed anew, while changes go on being followed.
+    /// A new dump is running, while notifications are still handled.
     Listing,
     Failed,
 }
@@ -52,7 +53,7 @@ pub struct Routes {
     pub next_hops: Numbers,
 }
 
-/// Next hops with numbers, by what they mean.
+/// Numbered next hops by the kind of their forwarding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Numbers {
     pub neighbours: usize,
@@ -63,7 +64,7 @@ pub struct Numbers {
     pub drops: usize,
 }
 
-/// Changes that came, by what they were of.
+/// Notifications by the kind of their object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     pub routes: u64,
@@ -76,21 +77,21 @@ pub struct Changes {
 
 /// Calls to the data plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct PlaneCalls {
     pub routes: u64,
     pub next_hops: u64,
     pub refusals: u64,
 }
 
-/// How long after the kernel's message the plane was told all that follows from it. Of several
-/// messages that wait together, all count as having come with the first.
+/// Time from a notification to the last call of the plane that follows from it. Notifications that wait
+/// together all count from the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lag {
     pub last: u64,
     pub max: u64,
     pub count: u64,
-    /// How many took less than 1, 2, 4, ... microseconds and not less than half of it; the last
-    /// holds all above.
+    /// Bucket n counts lags of at least 2^(n-1) and less than 2^n microseconds. The last bucket also counts
+    /// all longer ones.
     pub buckets: [u64; 32],
 }
 
@@ -104,7 +105,7 @@ impl Lag {
         self.buckets[(bits as usize).min(self.buckets.len() - 1)] += 1;
     }
 
-    /// An upper bound of what so many per cent took no longer than; 0 where nothing came.
+    /// An upper bound of a percentile in microseconds; 0 without values.
     pub fn percentile(&self, percent: u64) -> u64 {
         let wanted = (self.count * percent).div_ceil(100);
         let mut below = 0;
@@ -131,12 +132,12 @@ impl Changes {
     }
 }
 
-pub(super) fn routes_of<A: Side>(table: &Table<A>) -> Routes {
+pub(super) fn routes_of<A: AddressFamily>(table: &Table<A>) -> Routes {
     let (prefixes, installed) = table.len();
     let (without_room, without_number) = table.shortage.len();
     let mut next_hops = Numbers::default();
-    for (_, way) in table.ways.numbered() {
-        *match &way.told {
+    for (_, next_hop) in table.next_hops.numbered() {
+        *match &next_hop.installed {
             Some(Forwarding::Neighbour(_)) => &mut next_hops.neighbours,
             Some(Forwarding::Group(_)) => &mut next_hops.groups,
             Some(Forwarding::Drop) => &mut next_hops.drops,

@@ -1,4 +1,4 @@
-//! The routes of one family: which of a prefix's is the kernel's choice, and what is installed.
+//! The routes of one family: the kernel's best route of each prefix, and the installed one.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,26 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use lpm::{NextHop, Prefix, Rib};
 use netdev::monitor::Position;
 
-use super::outlet::Outlet;
+use super::address_family::AddressFamily;
+use super::kernel_state::KernelState;
+use super::next_hop_table::{Key, NextHopId, NextHopTable};
+use super::plane_writer::PlaneWriter;
 use super::routes::{Rank, Route, Routes};
 use super::shortage::{Fallback, Shortage};
-use super::side::Side;
-use super::way::{Key, WayId, Ways};
-use super::world::World;
 use crate::forward::Plane;
 
-/// No way.
-const NONE: WayId = WayId::MAX;
+/// No next hop.
+const NONE: NextHopId = NextHopId::MAX;
 
 #[derive(Debug)]
-pub(super) struct Table<A: Side> {
+pub(super) struct Table<A: AddressFamily> {
     slots: HashMap<Prefix<A>, Slot>,
     /// Prefixes with routes, by length.
     lengths: [u32; 129],
-    pub(super) ways: Ways,
+    pub(super) next_hops: NextHopTable,
     /// Prefixes with a next hop in the plane.
-    placed: usize,
-    /// Usable neighbours, which prefixes of whole links come to.
+    installed_count: usize,
+    /// Usable neighbours, for which connected prefixes get host routes.
     neighbours: BTreeSet<(A, u32)>,
     pub(super) shortage: Shortage<A>,
     /// Whether the plane leaves all packets to the kernel.
@@ -34,26 +34,26 @@ pub(super) struct Table<A: Side> {
     generation: u8,
 }
 
-/// Of a table that is read anew.
+/// A dump in progress.
 #[derive(Debug)]
-struct Sweep<A: Side> {
-    /// What changed meanwhile: the changes are right about it, and the listing may be old.
+struct Sweep<A: AddressFamily> {
+    /// Prefixes that a notification changed meanwhile: the dump may have outdated routes of these.
     touched: HashSet<Prefix<A>>,
 }
 
 #[derive(Debug)]
 struct Slot {
     routes: Routes,
-    installed: WayId,
+    installed: NextHopId,
 }
 
-impl<A: Side> Table<A> {
+impl<A: AddressFamily> Table<A> {
     pub(super) fn new(limit: u16) -> Self {
         Self {
             slots: HashMap::new(),
             lengths: [0; 129],
-            placed: 0,
-            ways: Ways::new(A::FAMILY, limit),
+            installed_count: 0,
+            next_hops: NextHopTable::new(A::FAMILY, limit),
             neighbours: BTreeSet::new(),
             shortage: Shortage::new(),
             withheld: false,
@@ -65,10 +65,10 @@ impl<A: Side> Table<A> {
     /// Number of prefixes with routes, and of those with a next hop in the plane.
     pub(super) fn len(&self) -> (usize, usize) {
         let known: u32 = self.lengths.iter().sum();
-        (known as usize, self.placed)
+        (known as usize, self.installed_count)
     }
 
-    /// Adds a route, whose way is held for it.
+    /// Adds a route, which takes over the caller's reference to its next hop.
     pub(super) fn add(&mut self, prefix: Prefix<A>, mut route: Route, position: Position) {
         if let Some(sweep) = &mut self.sweep {
             sweep.touched.insert(prefix);
@@ -77,18 +77,18 @@ impl<A: Side> Table<A> {
         self.insert(prefix, route, position);
     }
 
-    /// Adds a route of a listing, which may be older than the latest change.
+    /// Adds a route of a dump, which may be older than the latest change.
     pub(super) fn add_listed(&mut self, prefix: Prefix<A>, mut route: Route) {
         let touched = self.sweep.as_ref().map(|sweep| &sweep.touched);
         if touched.is_some_and(|touched| touched.contains(&prefix)) {
-            self.ways.drop_hold(route.way);
+            self.next_hops.drop_hold(route.next_hop);
             return;
         }
         route.seen = self.generation;
         self.insert(prefix, route, Position::Last);
     }
 
-    /// Takes a route away; whether it was there. The hold on `route.way` stays the caller's.
+    /// Removes a route, and returns whether it existed. The caller keeps its reference to `route.next_hop`.
     pub(super) fn remove(&mut self, prefix: Prefix<A>, route: &Route) -> bool {
         if let Some(sweep) = &mut self.sweep {
             sweep.touched.insert(prefix);
@@ -99,8 +99,8 @@ impl<A: Side> Table<A> {
         let known = slot.routes.as_slice();
         let exact = known
             .iter()
-            .position(|known| known.is_like(route) && known.way == route.way);
-        // An IPv4 route is one of those with its metric; of IPv6 a single hop may leave a route.
+            .position(|known| known.is_like(route) && known.next_hop == route.next_hop);
+        // IPv4 routes of a prefix differ in metric. An IPv6 route can lose a single hop.
         let at = exact.or_else(|| {
             let only = known.iter().filter(|known| known.is_like(route)).count() == 1;
             let like = known.iter().position(|known| known.is_like(route));
@@ -126,33 +126,33 @@ impl<A: Side> Table<A> {
             if slot.routes.as_slice().is_empty() {
                 self.lengths[usize::from(prefix.len())] -= 1;
             }
-            self.ways.drop_hold(gone.way);
+            self.next_hops.drop_hold(gone.next_hop);
         }
     }
 
-    /// Takes all routes away whose way is one of these; returns their prefixes.
-    pub(super) fn remove_ways(&mut self, gone: &dyn Fn(&Key) -> bool) -> Vec<Prefix<A>> {
-        let gone: HashSet<WayId> = self.ways.held(gone).collect();
+    /// Removes all routes whose next hop matches, and returns their prefixes.
+    pub(super) fn remove_routes_by(&mut self, gone: &dyn Fn(&Key) -> bool) -> Vec<Prefix<A>> {
+        let gone: HashSet<NextHopId> = self.next_hops.matching(gone).collect();
         let mut changed = Vec::new();
         if gone.is_empty() {
             return changed;
         }
         for (prefix, slot) in &self.slots {
             let mut routes = slot.routes.as_slice().iter();
-            if routes.any(|route| gone.contains(&route.way)) {
+            if routes.any(|route| gone.contains(&route.next_hop)) {
                 changed.push(*prefix);
             }
         }
         changed.sort_unstable();
         for prefix in &changed {
-            while let Some(at) = self.position(*prefix, |route| gone.contains(&route.way)) {
+            while let Some(at) = self.position(*prefix, |route| gone.contains(&route.next_hop)) {
                 self.remove_at(*prefix, at);
             }
         }
         changed
     }
 
-    /// What is not added from here to `end_sweep` is gone.
+    /// Begins a dump. `end_sweep` removes routes that were not added since.
     pub(super) fn begin_sweep(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.sweep = Some(Sweep {
@@ -166,8 +166,9 @@ impl<A: Side> Table<A> {
             return Vec::new();
         };
         let now = self.generation;
-        let old =
-            |route: &Route| route.seen != now && !matches!(route.rank, Rank::Kept | Rank::Given);
+        let old = |route: &Route| {
+            route.seen != now && !matches!(route.rank, Rank::Reserved | Rank::Static)
+        };
         let changed = self.slots.iter().filter(|(prefix, slot)| {
             slot.routes.as_slice().iter().any(old) && !sweep.touched.contains(*prefix)
         });
@@ -180,7 +181,7 @@ impl<A: Side> Table<A> {
         changed
     }
 
-    /// Whether a neighbour can be sent to directly has changed; returns the prefix concerned.
+    /// Notes whether a neighbour is usable. Returns its host prefix.
     pub(super) fn set_neighbour(&mut self, address: A, ifindex: u32, usable: bool) -> Prefix<A> {
         if usable && address.is_routed() {
             self.neighbours.insert((address, ifindex));
@@ -190,7 +191,7 @@ impl<A: Side> Table<A> {
         host(address)
     }
 
-    /// Usable neighbours within a prefix, but for its only address.
+    /// Host prefixes of the usable neighbours within a prefix, without the prefix itself.
     pub(super) fn neighbours_within(&self, prefix: Prefix<A>) -> Vec<Prefix<A>> {
         let range = (prefix.first(), 0)..=(prefix.last(), u32::MAX);
         let within = self.neighbours.range(range);
@@ -198,20 +199,20 @@ impl<A: Side> Table<A> {
         hosts.filter(|host| *host != prefix).collect()
     }
 
-    /// The route of an address as the kernel chooses: the prefix, the way.
-    pub(super) fn lookup(&self, address: A) -> Option<(Prefix<A>, WayId)> {
+    /// The prefix and next hop that the kernel chooses for an address.
+    pub(super) fn lookup(&self, address: A) -> Option<(Prefix<A>, NextHopId)> {
         (0..=A::BITS).rev().find_map(|len| {
             if self.lengths[usize::from(len)] == 0 {
                 return None;
             }
             let prefix = Prefix::containing(address, len).ok()?;
             let best = self.routes(prefix).first()?;
-            Some((prefix, best.way))
+            Some((prefix, best.next_hop))
         })
     }
 
-    /// What the plane has for an address.
-    pub(super) fn installed_prefix(&self, address: A) -> Option<(Prefix<A>, WayId)> {
+    /// The installed prefix that an address matches, and its next hop.
+    pub(super) fn installed_prefix(&self, address: A) -> Option<(Prefix<A>, NextHopId)> {
         (0..=A::BITS).rev().find_map(|len| {
             let prefix = Prefix::containing(address, len).ok()?;
             let slot = self.slots.get(&prefix)?;
@@ -219,25 +220,25 @@ impl<A: Side> Table<A> {
         })
     }
 
-    pub(super) fn installed_for(&self, address: A) -> Option<WayId> {
-        self.installed_prefix(address).map(|(_, way)| way)
+    pub(super) fn installed_for(&self, address: A) -> Option<NextHopId> {
+        self.installed_prefix(address).map(|(_, next_hop)| next_hop)
     }
 
-    /// What the plane has.
-    pub(super) fn installed(&self) -> impl Iterator<Item = (Prefix<A>, WayId)> {
+    /// All installed prefixes and their next hops.
+    pub(super) fn installed(&self) -> impl Iterator<Item = (Prefix<A>, NextHopId)> {
         let slots = self.slots.iter();
         slots
             .filter(|(_, slot)| slot.installed != NONE)
             .map(|(prefix, slot)| (*prefix, slot.installed))
     }
 
-    /// Has the plane send packets to a prefix where they should go by now. Where it has no room for that they are the
-    /// kernel's, and so is what a prefix around them would answer for.
-    pub(super) fn settle<P: Plane>(
+    /// Installs the current best route of a prefix. Where the plane has no room, packets are left to the
+    /// kernel, and so are those that a covering prefix would forward instead.
+    pub(super) fn reconcile<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
-        world: &mut World,
-        out: &mut Outlet<P>,
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
     ) {
         let mut due = vec![prefix];
         while let Some(prefix) = due.pop() {
@@ -246,17 +247,17 @@ impl<A: Side> Table<A> {
                 self.shortage.remove_punt_entry(prefix);
                 before = None;
             }
-            if self.place(prefix, world, out) {
-                // What was answered for by a prefix around this one now is by this one.
+            if self.update_plane(prefix, state, out) {
+                // Missing prefixes within this one are now covered by it.
                 due.extend(self.shortage.within(prefix));
             } else {
-                let fallback = self.fallback(prefix, world, out);
+                let fallback = self.fallback(prefix, state, out);
                 self.shortage.add(prefix, fallback);
             }
             if let Some(Fallback::PuntEntry(punt_entry)) = before
                 && self.shortage.remove_punt_entry(punt_entry)
             {
-                self.place(punt_entry, world, out);
+                self.update_plane(punt_entry, state, out);
             }
         }
         let withheld = self.shortage.has_unavailable();
@@ -265,19 +266,19 @@ impl<A: Side> Table<A> {
         }
     }
 
-    /// Has the plane send packets to a prefix where they should go by now; whether it does.
-    fn place<P: Plane>(
+    /// Installs the current best route of a prefix. Returns whether the plane accepted it.
+    fn update_plane<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
-        world: &mut World,
-        out: &mut Outlet<P>,
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
     ) -> bool {
-        let desired = self.desired(prefix, world);
+        let desired = self.desired(prefix, state);
         let before = self.slots.get(&prefix).map_or(NONE, |slot| slot.installed);
         let after = desired.unwrap_or(NONE);
-        let placed = before == after || self.install(prefix, before, after, world, out);
-        if let Some(way) = desired {
-            self.ways.drop_hold(way);
+        let placed = before == after || self.install(prefix, before, after, state, out);
+        if let Some(next_hop) = desired {
+            self.next_hops.drop_hold(next_hop);
         }
         let slot = self.slots.get(&prefix);
         if slot.is_some_and(|slot| slot.installed == NONE && slot.routes.as_slice().is_empty()) {
@@ -286,12 +287,12 @@ impl<A: Side> Table<A> {
         placed
     }
 
-    /// Has the kernel get the packets to a prefix that the plane has no room for, or whose answer it cannot change.
+    /// Leaves packets to a prefix to the kernel: the plane has no room for it or cannot change it.
     fn fallback<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
-        world: &mut World,
-        out: &mut Outlet<P>,
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
     ) -> Fallback<A> {
         let stale = self.slots.get(&prefix);
         let stale = stale.is_some_and(|slot| slot.installed != NONE);
@@ -311,7 +312,7 @@ impl<A: Side> Table<A> {
         }
         for candidate in candidates {
             self.shortage.add_punt_entry(candidate);
-            if self.place(candidate, world, out) {
+            if self.update_plane(candidate, state, out) {
                 return Fallback::PuntEntry(candidate);
             }
             self.shortage.remove_punt_entry(candidate);
@@ -319,7 +320,7 @@ impl<A: Side> Table<A> {
         Fallback::Unavailable
     }
 
-    /// The longest prefix around another one that is in the plane.
+    /// The longest installed prefix that covers another one.
     fn installed_around(&self, prefix: Prefix<A>) -> Option<Prefix<A>> {
         (0..prefix.len()).rev().find_map(|len| {
             let around = Prefix::containing(prefix.first(), len).ok()?;
@@ -328,112 +329,125 @@ impl<A: Side> Table<A> {
         })
     }
 
-    /// All that is desired, the ways of most routes first in number, each prefix after those
-    /// around it.
-    pub(super) fn settle_all<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
+    /// Installs all routes. The next hops of most routes are numbered first, and covering prefixes are
+    /// installed before the prefixes within.
+    pub(super) fn reconcile_all<P: Plane>(
+        &mut self,
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
+    ) {
         let mut prefixes: Vec<Prefix<A>> = self.slots.keys().copied().collect();
         prefixes.extend(self.neighbours.iter().map(|(address, _)| host(*address)));
         prefixes.sort_unstable();
         prefixes.dedup();
-        let mut counts: HashMap<WayId, usize> = HashMap::new();
+        let mut counts: HashMap<NextHopId, usize> = HashMap::new();
         for prefix in &prefixes {
-            if let Some(way) = self.desired(*prefix, world) {
-                // Each is held once for as long as it is counted.
-                let count = counts.entry(way).or_default();
+            if let Some(next_hop) = self.desired(*prefix, state) {
+                // Each next hop has one reference while it is counted.
+                let count = counts.entry(next_hop).or_default();
                 *count += 1;
                 if *count > 1 {
-                    self.ways.drop_hold(way);
+                    self.next_hops.drop_hold(next_hop);
                 }
             }
         }
-        let mut ranked: Vec<(usize, WayId)> = counts.into_iter().map(|(w, n)| (n, w)).collect();
-        ranked.sort_unstable_by_key(|(count, way)| (std::cmp::Reverse(*count), *way));
+        let mut ranked: Vec<(usize, NextHopId)> = counts.into_iter().map(|(w, n)| (n, w)).collect();
+        ranked.sort_unstable_by_key(|(count, next_hop)| (std::cmp::Reverse(*count), *next_hop));
         let numbered = ranked.iter();
         let numbered: Vec<bool> = numbered
-            .map(|(_, way)| self.ways.acquire(*way, world, out).is_some())
+            .map(|(_, next_hop)| self.next_hops.acquire(*next_hop, state, out).is_some())
             .collect();
         for prefix in prefixes {
-            self.settle(prefix, world, out);
+            self.reconcile(prefix, state, out);
         }
-        for ((_, way), numbered) in ranked.into_iter().zip(numbered) {
+        for ((_, next_hop), numbered) in ranked.into_iter().zip(numbered) {
             if numbered {
-                self.ways.release(way, out);
+                self.next_hops.release(next_hop, out);
             }
-            self.ways.drop_hold(way);
+            self.next_hops.drop_hold(next_hop);
         }
     }
 
-    /// Takes routes in that the plane has already, by these ways.
-    pub(super) fn give(&mut self, routes: &Rib<A>, ways: &[WayId]) {
+    /// Adds static routes, which the plane already has, with these next hops.
+    pub(super) fn add_installed(&mut self, routes: &Rib<A>, next_hops: &[NextHopId]) {
         self.slots.reserve(routes.len());
         for (prefix, hop) in routes {
-            let Some(&way) = ways.get(usize::from(hop.get()) - 1) else {
+            let Some(&next_hop) = next_hops.get(usize::from(hop.get()) - 1) else {
                 continue;
             };
-            self.ways.give(way);
-            self.insert(prefix, Route::new(Rank::Given, 0, 0, way), Position::Last);
+            self.next_hops.add_installed(next_hop);
+            self.insert(
+                prefix,
+                Route::new(Rank::Static, 0, 0, next_hop),
+                Position::Last,
+            );
             if let Some(slot) = self.slots.get_mut(&prefix) {
-                slot.installed = way;
-                self.placed += 1;
+                slot.installed = next_hop;
+                self.installed_count += 1;
             }
         }
     }
 
-    /// As `settle_all`, of what is not as it was given.
-    pub(super) fn settle_rest<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
-        let given = |slot: &Slot| match &slot.routes {
-            Routes::One(route) => route.rank == Rank::Given,
+    /// As `reconcile_all`, without prefixes whose static route is unchanged.
+    pub(super) fn reconcile_changed<P: Plane>(
+        &mut self,
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
+    ) {
+        let is_static = |slot: &Slot| match &slot.routes {
+            Routes::One(route) => route.rank == Rank::Static,
             _ => false,
         };
-        let rest = self.slots.iter().filter(|(_, slot)| !given(slot));
+        let rest = self.slots.iter().filter(|(_, slot)| !is_static(slot));
         let mut prefixes: Vec<Prefix<A>> = rest.map(|(prefix, _)| *prefix).collect();
         prefixes.extend(self.neighbours.iter().map(|(address, _)| host(*address)));
         prefixes.sort_unstable();
         prefixes.dedup();
         for prefix in prefixes {
-            self.settle(prefix, world, out);
+            self.reconcile(prefix, state, out);
         }
     }
 
-    /// Tries again what the plane had no room for.
-    pub(super) fn retry<P: Plane>(&mut self, world: &mut World, out: &mut Outlet<P>) {
+    /// Retries prefixes for which the plane had no room.
+    pub(super) fn retry<P: Plane>(&mut self, state: &mut KernelState, out: &mut PlaneWriter<P>) {
         let mut unplaced = self.shortage.all();
         unplaced.extend(self.shortage.take_without_number());
         for prefix in unplaced {
-            self.settle(prefix, world, out);
+            self.reconcile(prefix, state, out);
         }
     }
 
-    /// The way that packets to a prefix should take, held for the caller.
-    fn desired(&mut self, prefix: Prefix<A>, world: &World) -> Option<WayId> {
+    /// The next hop that a prefix should have, with a reference for the caller.
+    fn desired(&mut self, prefix: Prefix<A>, state: &KernelState) -> Option<NextHopId> {
         if self.shortage.is_punt_entry(prefix) {
-            return Some(self.ways.hold(&Key::Kernel));
+            return Some(self.next_hops.hold(&Key::Kernel));
         }
         if prefix.len() == A::BITS
-            && let Some(way) = self.neighbour_way(prefix, world)
+            && let Some(next_hop) = self.neighbour_next_hop(prefix, state)
         {
-            return Some(way);
+            return Some(next_hop);
         }
         let routes = self.routes(prefix);
-        let best = routes.first()?.way;
+        let best = routes.first()?.next_hop;
         let key = if routes.iter().any(|route| route.variant != 0) {
-            // What some packets to the prefix do, the plane cannot tell from what others do.
+            // The plane cannot distinguish the packets of a route that is limited to a source or type of
+            // service.
             Key::Kernel
         } else {
-            self.ways.key(best).clone()
+            self.next_hops.key(best).clone()
         };
-        Some(self.ways.hold(&key))
+        Some(self.next_hops.hold(&key))
     }
 
-    /// The way to a usable neighbour, where its address is routed to its link as a whole.
-    fn neighbour_way(&mut self, host: Prefix<A>, world: &World) -> Option<WayId> {
+    /// The next hop of a usable neighbour, if its address is routed to its connected link.
+    fn neighbour_next_hop(&mut self, host: Prefix<A>, state: &KernelState) -> Option<NextHopId> {
         let address = host.first();
         self.neighbours
             .range((address, 0)..=(address, u32::MAX))
             .next()?;
-        let (_, way) = self.lookup(address)?;
-        let key = self.ways.key(way);
-        let (ifindex, mtu) = (key.connected(world)?, key.mtu());
+        let (_, next_hop) = self.lookup(address)?;
+        let key = self.next_hops.key(next_hop);
+        let (ifindex, mtu) = (key.connected(state)?, key.mtu());
         if !self.neighbours.contains(&(address, ifindex)) {
             return None;
         }
@@ -442,30 +456,30 @@ impl<A: Side> Table<A> {
             ifindex,
             weight: 1,
         };
-        Some(self.ways.hold(&Key::one(hop, mtu)))
+        Some(self.next_hops.hold(&Key::single(hop, mtu)))
     }
 
-    /// Whether the plane has taken it.
+    /// Returns whether the plane accepted the route.
     fn install<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
-        before: WayId,
-        after: WayId,
-        world: &mut World,
-        out: &mut Outlet<P>,
+        before: NextHopId,
+        after: NextHopId,
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
     ) -> bool {
-        // The new way has its meaning before the prefix does, and the old one loses it after.
+        // The new next hop is set before the prefix, and the old one is released after it.
         let mut placed = after;
         let mut hop = None;
         if after != NONE {
-            hop = self.ways.acquire(after, world, out);
+            hop = self.next_hops.acquire(after, state, out);
             if hop.is_none() {
-                (placed, hop) = self.kernel_instead(prefix, world, out);
+                (placed, hop) = self.kernel_instead(prefix, state, out);
             }
         }
         if !out.route(prefix, hop) {
             if placed != NONE {
-                self.ways.release(placed, out);
+                self.next_hops.release(placed, out);
             }
             return false;
         }
@@ -474,25 +488,26 @@ impl<A: Side> Table<A> {
             installed: NONE,
         });
         slot.installed = placed;
-        self.placed += usize::from(placed != NONE);
-        self.placed -= usize::from(before != NONE);
+        self.installed_count += usize::from(placed != NONE);
+        self.installed_count -= usize::from(before != NONE);
         if before != NONE {
-            self.ways.release(before, out);
+            self.next_hops.release(before, out);
         }
         true
     }
 
-    /// Where there is no number left: longer prefixes must not fall to shorter ones' next hops.
+    /// For want of a next-hop number. Without its own entry, the prefix would take the next hop of a shorter
+    /// one.
     fn kernel_instead<P: Plane>(
         &mut self,
         prefix: Prefix<A>,
-        world: &mut World,
-        out: &mut Outlet<P>,
-    ) -> (WayId, Option<NextHop>) {
+        state: &mut KernelState,
+        out: &mut PlaneWriter<P>,
+    ) -> (NextHopId, Option<NextHop>) {
         self.shortage.add_without_number(prefix);
-        let kernel = self.ways.hold(&Key::Kernel);
-        let hop = self.ways.acquire(kernel, world, out);
-        self.ways.drop_hold(kernel);
+        let kernel = self.next_hops.hold(&Key::Kernel);
+        let hop = self.next_hops.acquire(kernel, state, out);
+        self.next_hops.drop_hold(kernel);
         (hop.map_or(NONE, |_| kernel), hop)
     }
 
@@ -510,13 +525,13 @@ impl<A: Side> Table<A> {
         }
         if let Some(gone) = slot
             .routes
-            .insert(route, position, &self.ways, A::BITS == 128)
+            .insert(route, position, &self.next_hops, A::BITS == 128)
         {
-            self.ways.drop_hold(gone.way);
+            self.next_hops.drop_hold(gone.next_hop);
         }
     }
 }
 
-fn host<A: Side>(address: A) -> Prefix<A> {
+fn host<A: AddressFamily>(address: A) -> Prefix<A> {
     Prefix::new(address, A::BITS).unwrap_or(Prefix::DEFAULT)
 }

@@ -1,12 +1,12 @@
-//! Routes and next hops as people look at them.
+//! Routes and next hops in a form for output.
 
 use netdev::monitor::Hop;
 use serde::Serialize;
 
-use super::side::Side;
+use super::address_family::AddressFamily;
+use super::kernel_state::{KernelState, Resolution};
+use super::next_hop_table::{Key, NextHopEntry};
 use super::table::Table;
-use super::way::{Key, Way};
-use super::world::{Expanded, World};
 use crate::forward::{Adjacency, Family, Forwarding, Punt};
 use crate::xdp::Port;
 
@@ -41,8 +41,8 @@ pub struct NamedPort {
 }
 
 /// The ports of the devices with these names that are there.
-pub(super) fn ports(world: &World, names: &[String]) -> Vec<NamedPort> {
-    let links = world.links();
+pub(super) fn ports(state: &KernelState, names: &[String]) -> Vec<NamedPort> {
+    let links = state.links();
     let named = links.filter(|link| names.contains(&link.name));
     let ports = named.map(|link| NamedPort {
         name: link.name.clone(),
@@ -64,9 +64,9 @@ pub(super) fn ports(world: &World, names: &[String]) -> Vec<NamedPort> {
     ports
 }
 
-pub(super) fn routes<A: Side>(
+pub(super) fn routes<A: AddressFamily>(
     table: &Table<A>,
-    world: &World,
+    state: &KernelState,
     of: Option<A>,
     limit: usize,
 ) -> Vec<RouteView> {
@@ -76,63 +76,66 @@ pub(super) fn routes<A: Side>(
     };
     found.sort_unstable_by_key(|(prefix, _)| *prefix);
     found.truncate(limit);
-    let view = |(prefix, way): (lpm::Prefix<A>, _)| {
-        let way = table.ways.get(way);
+    let view = |(prefix, next_hop): (lpm::Prefix<A>, _)| {
+        let next_hop = table.next_hops.get(next_hop);
         RouteView {
             prefix: prefix.to_string(),
-            next_hop: way.number.map_or(0, lpm::NextHop::get),
-            to: to(&way.key, world),
+            next_hop: next_hop.number.map_or(0, lpm::NextHop::get),
+            to: to(&next_hop.key, state),
         }
     };
     found.into_iter().map(view).collect()
 }
 
-pub(super) fn next_hops<A: Side>(table: &Table<A>, world: &World) -> Vec<NextHopView> {
-    let numbered = table.ways.numbered();
-    let view = |way: &Way| NextHopView {
+pub(super) fn next_hops<A: AddressFamily>(
+    table: &Table<A>,
+    state: &KernelState,
+) -> Vec<NextHopView> {
+    let numbered = table.next_hops.numbered();
+    let view = |next_hop: &NextHopEntry| NextHopView {
         family: match A::FAMILY {
             Family::V4 => 4,
             Family::V6 => 6,
         },
-        number: way.number.map_or(0, lpm::NextHop::get),
-        uses: way.uses,
-        to: to(&way.key, world),
-        means: way
-            .told
+        number: next_hop.number.map_or(0, lpm::NextHop::get),
+        uses: next_hop.uses,
+        to: to(&next_hop.key, state),
+        means: next_hop
+            .installed
             .as_ref()
-            .map_or_else(String::new, |told| means(told, world)),
+            .map_or_else(String::new, |installed| forwarding_text(installed, state)),
     };
-    numbered.map(|(_, way)| view(way)).collect()
+    numbered.map(|(_, next_hop)| view(next_hop)).collect()
 }
 
-fn to(key: &Key, world: &World) -> String {
+fn to(key: &Key, state: &KernelState) -> String {
     match key {
         Key::Local => "this machine".into(),
         Key::Refused => "unreachable".into(),
         Key::Drop => "blackhole".into(),
         Key::Kernel => "the kernel".into(),
-        Key::Object { id, .. } => match world.expand(*id) {
-            Expanded::Hops(hops) => format!("nhid {id} {}", hops_text(&hops, world)),
-            Expanded::Blackhole => format!("nhid {id} blackhole"),
-            Expanded::Refused | Expanded::Kernel | Expanded::Nothing => format!("nhid {id}"),
+        Key::Object { id, .. } => match state.resolve(*id) {
+            Resolution::Hops(hops) => format!("nhid {id} {}", hops_text(&hops, state)),
+            Resolution::Blackhole => format!("nhid {id} blackhole"),
+            Resolution::Refused | Resolution::Kernel | Resolution::Unknown => format!("nhid {id}"),
         },
-        Key::Given { family, number } => match world.expand_given(*family, *number) {
-            Expanded::Hops(hops) if !hops.is_empty() => hops_text(&hops, world),
-            _ => world
+        Key::Static { family, number } => match state.resolve_static(*family, *number) {
+            Resolution::Hops(hops) if !hops.is_empty() => hops_text(&hops, state),
+            _ => state
                 .target(*family, *number)
                 .map_or_else(String::new, ToString::to_string),
         },
-        Key::Hops { hops, .. } => hops_text(hops, world),
+        Key::Hops { hops, .. } => hops_text(hops, state),
     }
 }
 
-fn hops_text(hops: &[Hop], world: &World) -> String {
-    let hops = hops.iter().map(|hop| hop_text(hop, world));
+fn hops_text(hops: &[Hop], state: &KernelState) -> String {
+    let hops = hops.iter().map(|hop| hop_text(hop, state));
     hops.collect::<Vec<_>>().join(", ")
 }
 
-fn hop_text(hop: &Hop, world: &World) -> String {
-    let device = world.name(hop.ifindex);
+fn hop_text(hop: &Hop, state: &KernelState) -> String {
+    let device = state.name(hop.ifindex);
     let weight = match hop.weight {
         1 => String::new(),
         weight => format!(" weight {weight}"),
@@ -143,8 +146,8 @@ fn hop_text(hop: &Hop, world: &World) -> String {
     }
 }
 
-fn means(told: &Forwarding, world: &World) -> String {
-    match told {
+fn forwarding_text(installed: &Forwarding, state: &KernelState) -> String {
+    match installed {
         Forwarding::Drop => "drop".into(),
         Forwarding::Punt(why) => format!("kernel: {}", reason(*why)),
         Forwarding::Neighbour(Adjacency {
@@ -155,7 +158,7 @@ fn means(told: &Forwarding, world: &World) -> String {
         }) => {
             let [a, b, c, d, e, f] = destination;
             let vlan = vlan.map_or_else(String::new, |vlan| format!(" vlan {vlan}"));
-            let device = world.name(*ifindex);
+            let device = state.name(*ifindex);
             format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x} dev {device}{vlan}")
         }
         Forwarding::Group(members) => {

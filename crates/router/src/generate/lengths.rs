@@ -83,8 +83,8 @@ pub(super) const LENGTHS6: [Count; 46] = [
 ];
 
 /// Of a thousand prefixes, those that lie within another one.
-pub(super) const NESTED4: u64 = 507;
-pub(super) const NESTED6: u64 = 569;
+pub(super) const NESTED_PER_THOUSAND4: u64 = 507;
+pub(super) const NESTED_PER_THOUSAND6: u64 = 569;
 
 /// First bytes of IPv4 addresses that have routes: 1 to 223, but for 10 and 127.
 pub(super) const FIRST4: std::ops::RangeInclusive<u32> = 1..=223;

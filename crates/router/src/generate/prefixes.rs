@@ -2,7 +2,9 @@
 
 use lpm::{Address, NextHop, Prefix, Prefix4, Prefix6, Rib};
 
-use super::lengths::{Count, FIRST4, FIRST6, LENGTHS4, LENGTHS6, NESTED4, NESTED6, WITHOUT4};
+use super::lengths::{
+    Count, FIRST4, FIRST6, LENGTHS4, LENGTHS6, NESTED_PER_THOUSAND4, NESTED_PER_THOUSAND6, WITHOUT4,
+};
 use crate::random::Random;
 
 /// Tries to find a prefix that is not there yet, before a longer one is taken.
@@ -19,7 +21,14 @@ pub fn prefixes4(count: u32, seed: u64) -> Vec<Prefix4> {
             }
         }
     };
-    prefixes(count, seed, &LENGTHS4, NESTED4, anywhere, Random::narrow)
+    prefixes(
+        count,
+        seed,
+        &LENGTHS4,
+        NESTED_PER_THOUSAND4,
+        anywhere,
+        Random::narrow,
+    )
 }
 
 /// As `prefixes4`.
@@ -35,7 +44,14 @@ pub fn prefixes6(count: u32, seed: u64) -> Vec<Prefix6> {
         let first = begins.map_or(0x200, |(first, _)| *first);
         u128::from(first) << 116 | random.wide() >> 12
     };
-    prefixes(count, seed, &LENGTHS6, NESTED6, anywhere, Random::wide)
+    prefixes(
+        count,
+        seed,
+        &LENGTHS6,
+        NESTED_PER_THOUSAND6,
+        anywhere,
+        Random::wide,
+    )
 }
 
 fn prefixes<A: Address>(

@@ -1,4 +1,4 @@
-//! Why tables on a device could not be had, changed or asked.
+//! Errors of tables on a device.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub enum Error {
     Rules(#[from] acl::Error),
     #[error(transparent)]
     Image(#[from] image::Error),
-    /// Options that do not go together.
+    /// Options that cannot be combined.
     #[error("{0}")]
     Options(&'static str),
     #[error(

@@ -1,4 +1,4 @@
-//! What a batch is, at the beginning of its input, for kernels whose arguments stay while batches change.
+//! The layout of a batch at the beginning of its input, for kernels with the same arguments for all batches.
 //! gpu/batch.h is the twin.
 
 use super::launch::Input;

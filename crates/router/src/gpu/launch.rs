@@ -1,89 +1,92 @@
-//! A part of a batch on its way: which kernels work on it, and what they read, held until they have.
+//! A part of a batch in flight: its kernels, and the tables that they read.
 
 use std::sync::Arc;
 
 use gpu::{Buffer, Clock, Device, Lane, Launch};
 
-use super::lists::{Lists, OnDevice};
-use super::recorded::{self, Recorded};
-use super::resident::Resident;
+use super::batch_times::{self, BatchTimes};
+use super::lists::{HitBuffers, Lists};
+use super::persistent::PersistentLane;
+use super::recordings::{self, RecordingCache};
 use super::steps::{Form, Step, Work};
-use super::timed::{self, Timed};
-use super::{Error, Launching, Options, Width, header, width};
+use super::{Error, LaunchMode, Options, Width, header, width};
 use crate::engine::{Decision, Function};
 
-/// Keys that lanes have room for at least.
-const LEAST: usize = 32;
+/// Minimum capacity of a lane, in keys.
+const MIN_KEYS: usize = 32;
 
-/// What kernels look up in.
+/// The tables that kernels read.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) routes: Arc<Buffer>,
     pub(super) lists: Arc<Lists>,
-    pub(super) counts: Arc<OnDevice>,
-    /// Of a decision, as it comes back.
+    pub(super) counts: Arc<HitBuffers>,
+    /// Bits of an encoded decision.
     pub(super) bits: u32,
 }
 
-/// A way to the device and back.
+/// One stream to the device and back.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct BatchStream {
     lane: Lane,
     function: Function,
     options: Options,
-    /// Bytes that there is room for.
-    room: (usize, usize),
-    /// Twice the room for decisions, where they do not go back as they are made.
+    /// Capacity in bytes of input and output.
+    capacity: (usize, usize),
+    /// Twice the capacity for decisions, if they are combined or encoded before they go back.
     scratch: Option<Buffer>,
-    /// Of the lane.
-    recorded: Recorded,
-    /// In place of the lane, where a kernel stays.
-    resident: Option<Resident>,
-    /// Of the batch on the way.
-    held: Option<Tables>,
+    /// Recordings for this lane.
+    recordings: RecordingCache,
+    /// Used instead of the lane if a persistent kernel runs.
+    persistent: Option<PersistentLane>,
+    /// The tables of the batch in flight.
+    in_flight: Option<Tables>,
     keys: usize,
-    /// By which its batches are timed, if they are, and what the last one moved, if there was one.
+    /// The clock that times batches, if any, and the bytes that the last batch moved.
     clock: Option<Clock>,
     moved: Option<usize>,
 }
 
-/// What of a batch goes to the device.
+/// The layout of a batch's input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
-    /// How many there are of IPv4 and of IPv6.
+    /// Number of keys of IPv4 and of IPv6.
     pub(super) keys: [usize; 2],
-    /// Where they begin: keys, or where in the input whole frames have their IP headers.
+    /// Offsets of the keys of both families or, for whole frames, of the positions of their IP headers.
     pub(super) at: [usize; 2],
-    /// All of it.
+    /// Size of the input.
     pub(super) bytes: usize,
     pub(super) form: Form,
 }
 
-impl Way {
+impl BatchStream {
     pub(super) fn new(
         device: &Device,
         function: Function,
         options: &Options,
     ) -> Result<Self, Error> {
-        let room = (LEAST * size_of::<acl::Key6>(), LEAST * size_of::<u32>());
-        let stays = options.launching == Launching::Persistent;
-        let resident = stays.then(|| Resident::new(device, function, options.result));
+        let capacity = (
+            MIN_KEYS * size_of::<acl::Key6>(),
+            MIN_KEYS * size_of::<u32>(),
+        );
+        let stays = options.launch_mode == LaunchMode::Persistent;
+        let persistent = stays.then(|| PersistentLane::new(device, function, options.result));
         Ok(Self {
-            resident: resident.transpose()?,
-            lane: device.lane(options.memory, room.0, room.1)?,
-            scratch: scratch(device, function, options, room.1)?,
+            persistent: persistent.transpose()?,
+            lane: device.lane(options.memory, capacity.0, capacity.1)?,
+            scratch: scratch(device, function, options, capacity.1)?,
             function,
             options: options.clone(),
-            room,
-            recorded: Recorded::default(),
-            held: None,
+            capacity,
+            recordings: RecordingCache::default(),
+            in_flight: None,
             keys: 0,
             clock: None,
             moved: None,
         })
     }
 
-    /// Has batches timed from now on, which are launched by a call for each kernel.
+    /// Times batches from now on. Each kernel must be launched by a call of its own.
     pub(super) fn time(&mut self, device: &Device, clock: Clock) -> Result<(), Error> {
         self.await_batch()?;
         self.clock = Some(clock);
@@ -91,21 +94,21 @@ impl Way {
         Ok(())
     }
 
-    /// Of the last batch, which was collected; nothing where this way had no part in it.
-    pub(super) fn timed(&self) -> Result<Option<Timed>, Error> {
-        let timed = |moved| {
+    /// The times of the last batch, which must have been collected; none if this stream had no part in it.
+    pub(super) fn batch_times(&self) -> Result<Option<BatchTimes>, Error> {
+        let times = |moved| {
             let times = self.lane.times()?;
-            Ok(Timed { times, moved })
+            Ok(BatchTimes { times, moved })
         };
-        self.moved.map(timed).transpose()
+        self.moved.map(times).transpose()
     }
 
-    /// Has no part in a batch.
+    /// Notes that this stream has no part in a batch.
     pub(super) fn pass(&mut self) {
         self.moved = None;
     }
 
-    /// Sends what `write` writes.
+    /// Sends a batch, whose input `write` writes.
     pub(super) fn send(
         &mut self,
         device: &Device,
@@ -114,13 +117,13 @@ impl Way {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), Error> {
         self.await_batch()?;
-        match (&mut self.resident, self.options.launching) {
-            (Some(resident), _) => resident.send(device, &tables, input, write)?,
-            (None, Launching::Graph) => self.replay(device, &tables, input, write)?,
+        match (&mut self.persistent, self.options.launch_mode) {
+            (Some(persistent), _) => persistent.send(device, &tables, input, write)?,
+            (None, LaunchMode::Graph) => self.replay(device, &tables, input, write)?,
             (None, _) => self.launch(device, &tables, input, write)?,
         }
         self.keys = input.keys[0] + input.keys[1];
-        self.held = Some(tables);
+        self.in_flight = Some(tables);
         Ok(())
     }
 
@@ -132,7 +135,7 @@ impl Way {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<(), Error> {
         let keys = input.keys[0] + input.keys[1];
-        self.make_room(device, input.bytes, keys)?;
+        self.reserve(device, input.bytes, keys)?;
         write(&mut self.lane.input()?[..input.bytes]);
         let work = Work {
             function: self.function,
@@ -141,7 +144,7 @@ impl Way {
             input,
             tables,
             scratch: self.scratch.as_ref(),
-            apart: self.room.1 / size_of::<u32>(),
+            apart: self.capacity.1 / size_of::<u32>(),
         };
         let steps = work.steps();
         let launches: Vec<Launch<'_>> = steps.iter().map(Step::launch).collect();
@@ -149,10 +152,10 @@ impl Way {
         // SAFETY: the arguments are the kernels' parameters (gpu/kernels.h, gpu/results.h); keys lie within the
         // input and decisions within the output, or within the scratch that is as large twice, as many as
         // kernels are told, IP headers within their frames, and indices in tables and arenas come from
-        // `Original` and `Arena`, whose builders name nothing beyond their arrays. All of the buffers are held
+        // `HostTables` and `Arena`, whose builders name nothing beyond their arrays. All of the buffers are held
         // until the batch was waited for, and written by nobody who does not hold them alone.
         unsafe { self.lane.run(&launches, input.bytes, back)? };
-        let moved = timed::moved(self.function, self.options.memory, &input, back);
+        let moved = batch_times::bytes_moved(self.function, self.options.memory, &input, back);
         self.moved = Some(moved);
         Ok(())
     }
@@ -166,8 +169,8 @@ impl Way {
     ) -> Result<(), Error> {
         let content = header::LENGTH..header::LENGTH + input.bytes;
         input.bytes = content.end;
-        let items = recorded::items(input.keys[0] + input.keys[1]);
-        self.make_room(device, recorded::bytes(input.bytes), items)?;
+        let items = recordings::items(input.keys[0] + input.keys[1]);
+        self.reserve(device, recordings::bytes(input.bytes), items)?;
         let to = self.lane.input()?;
         header::write(&input, to);
         write(&mut to[content]);
@@ -178,35 +181,40 @@ impl Way {
             input,
             tables,
             scratch: self.scratch.as_ref(),
-            apart: self.room.1 / size_of::<u32>(),
+            apart: self.capacity.1 / size_of::<u32>(),
         };
-        self.recorded.send(&mut self.lane, &work)
+        self.recordings.send(&mut self.lane, &work)
     }
 
-    /// The decisions about the batch on the way, those of IPv4 first, once they are there; none where none is.
+    /// Waits for the batch in flight, and returns its decisions, IPv4's first; none without a batch.
     pub(super) fn collect(&mut self) -> Result<impl Iterator<Item = Decision>, Error> {
         let keys = std::mem::take(&mut self.keys);
-        let bits = self.held.take().map_or(u32::BITS, |held| held.bits);
-        let bytes = match &mut self.resident {
-            Some(resident) => resident.wait()?,
+        let bits = self
+            .in_flight
+            .take()
+            .map_or(u32::BITS, |tables| tables.bits);
+        let bytes = match &mut self.persistent {
+            Some(persistent) => persistent.wait()?,
             None => self.lane.wait()?,
         };
         Ok((0..keys).map(width::decisions(bytes, bits)))
     }
 
-    /// Lets go of what is only of use to the next batch. Nothing is on the way.
-    pub(super) fn rest(&mut self) -> Result<(), Error> {
-        self.resident.as_mut().map_or(Ok(()), Resident::rest)
+    /// Releases tables that are kept for the next batch. No batch may be in flight.
+    pub(super) fn release_tables(&mut self) -> Result<(), Error> {
+        self.persistent
+            .as_mut()
+            .map_or(Ok(()), PersistentLane::release_tables)
     }
 
-    /// Nothing is on the way then.
+    /// Waits for the batch in flight.
     fn await_batch(&mut self) -> Result<(), Error> {
         self.collect().map(drop)
     }
 
-    /// One with this room.
+    /// A lane with the current capacity.
     fn lane(&self, device: &Device) -> Result<Lane, Error> {
-        let (memory, (there, back)) = (self.options.memory, self.room);
+        let (memory, (there, back)) = (self.options.memory, self.capacity);
         let lane = match &self.clock {
             Some(clock) => device.timed_lane(clock, memory, there, back),
             None => device.lane(memory, there, back),
@@ -214,24 +222,24 @@ impl Way {
         Ok(lane?)
     }
 
-    /// For so many bytes there, and decisions back.
-    fn make_room(&mut self, device: &Device, there: usize, decisions: usize) -> Result<(), Error> {
+    /// Grows the lane for an input in bytes and a number of decisions.
+    fn reserve(&mut self, device: &Device, there: usize, decisions: usize) -> Result<(), Error> {
         let back = decisions * size_of::<u32>();
-        if there <= self.room.0 && back <= self.room.1 {
+        if there <= self.capacity.0 && back <= self.capacity.1 {
             return Ok(());
         }
-        self.room = (
-            there.next_power_of_two().max(self.room.0),
-            back.next_power_of_two().max(self.room.1),
+        self.capacity = (
+            there.next_power_of_two().max(self.capacity.0),
+            back.next_power_of_two().max(self.capacity.1),
         );
-        self.recorded = Recorded::default();
+        self.recordings = RecordingCache::default();
         self.lane = self.lane(device)?;
-        self.scratch = scratch(device, self.function, &self.options, self.room.1)?;
+        self.scratch = scratch(device, self.function, &self.options, self.capacity.1)?;
         Ok(())
     }
 }
 
-/// Where decisions lie that do not go back as they are made.
+/// Memory for decisions that are combined or encoded before they go back.
 fn scratch(
     device: &Device,
     function: Function,

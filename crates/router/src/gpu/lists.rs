@@ -1,5 +1,4 @@
-//! Rules of both families on a device, and how often they matched. Another list is another one on the
-//! device as well.
+//! Rules of both families on a device, and their hit counts. New rules are uploaded as new lists.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +10,13 @@ use gpu::{Buffer, Device};
 use super::Error;
 use crate::rules::{Hits, RuleSet};
 
-/// Rules as a device looks them up.
+/// Rules for lookups on a device.
 #[derive(Debug)]
 pub struct Lists {
-    /// No other lists of this process have it.
+    /// Unique in this process.
     number: u64,
     lists: [List; 2],
-    /// What threads have counted of each family: of each rule, and of none.
+    /// Hits reported by threads, by family: one for each rule, the last for packets that no rule matched.
     hits: Mutex<[Vec<u64>; 2]>,
 }
 
@@ -29,22 +28,22 @@ struct List {
     warnings: Vec<String>,
 }
 
-/// Where kernels count of each family.
+/// Buffers in which kernels count hits, by family.
 #[derive(Debug)]
-pub(super) struct OnDevice(pub(super) [Buffer; 2]);
+pub(super) struct HitBuffers(pub(super) [Buffer; 2]);
 
-/// One thread's counts of each family, of 32 bits each, which go on where they end.
+/// One thread's counters by family. They have 32 bits and wrap around.
 #[derive(Debug)]
 pub(super) struct Counts {
-    pub(super) on_device: Arc<OnDevice>,
-    seen: [Vec<u32>; 2],
+    pub(super) buffers: Arc<HitBuffers>,
+    read: [Vec<u32>; 2],
 }
 
 impl Lists {
     pub(super) fn build(rules: &RuleSet, device: &Device) -> Result<Self, Error> {
-        static BUILT: AtomicU64 = AtomicU64::new(0);
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
         Ok(Self {
-            number: BUILT.fetch_add(1, Ordering::Relaxed),
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             lists: [
                 List::build(&rules.v4, device)?,
                 List::build(&rules.v6, device)?,
@@ -57,7 +56,7 @@ impl Lists {
         self.number
     }
 
-    /// IPv4's and IPv6's.
+    /// The lists of IPv4 and IPv6.
     pub(super) fn arenas(&self) -> [&Buffer; 2] {
         [&self.lists[0].arena, &self.lists[1].arena]
     }
@@ -67,16 +66,16 @@ impl Lists {
         self.lists.iter().map(|list| list.bytes).sum()
     }
 
-    /// What makes lookups slow, in words.
+    /// Reasons for slow lookups.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
         self.lists.iter().flat_map(|list| &list.warnings)
     }
 
-    /// Of IPv4's list and of IPv6's, as far as threads have told.
+    /// Hits of IPv4's and of IPv6's list that threads have reported.
     pub(super) fn hits(&self) -> [Hits; 2] {
-        let told = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        let hits_total = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         let hits = |family: usize| {
-            let mut rules = told[family].clone();
+            let mut rules = hits_total[family].clone();
             rules.resize(self.lists[family].rules + 1, 0);
             let none = rules.pop().unwrap_or_default();
             Hits { rules, none }
@@ -84,7 +83,7 @@ impl Lists {
         [hits(0), hits(1)]
     }
 
-    /// For a thread to count by.
+    /// Counters for another thread.
     pub(super) fn count(&self, device: &Device) -> Result<Counts, Error> {
         let [v4, v6] = [0, 1].map(|family| self.lists[family].rules + 1);
         let zeroes = |numbers: usize| {
@@ -93,23 +92,23 @@ impl Lists {
             Ok::<_, Error>(buffer)
         };
         Ok(Counts {
-            on_device: Arc::new(OnDevice([zeroes(v4)?, zeroes(v6)?])),
-            seen: [vec![0; v4], vec![0; v6]],
+            buffers: Arc::new(HitBuffers([zeroes(v4)?, zeroes(v6)?])),
+            read: [vec![0; v4], vec![0; v6]],
         })
     }
 
-    /// Adds what a thread has counted since it last told. None of its batches is on the way.
-    pub(super) fn tell(&self, counts: &mut Counts, device: &Device) -> Result<(), Error> {
-        for (family, seen) in counts.seen.iter_mut().enumerate() {
-            let mut bytes = vec![0; seen.len() * size_of::<u32>()];
-            device.read(&counts.on_device.0[family], 0, &mut bytes)?;
-            let mut told = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-            told[family].resize(seen.len(), 0);
+    /// Adds a thread's hits since its last report. None of its batches may be in flight.
+    pub(super) fn add_hits(&self, counts: &mut Counts, device: &Device) -> Result<(), Error> {
+        for (family, read) in counts.read.iter_mut().enumerate() {
+            let mut bytes = vec![0; read.len() * size_of::<u32>()];
+            device.read(&counts.buffers.0[family], 0, &mut bytes)?;
+            let mut hits_total = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+            hits_total[family].resize(read.len(), 0);
             let (now, _) = bytes.as_chunks();
-            for ((sum, seen), now) in told[family].iter_mut().zip(seen).zip(now) {
+            for ((sum, read), now) in hits_total[family].iter_mut().zip(read).zip(now) {
                 let now = u32::from_le_bytes(*now);
-                *sum += u64::from(now.wrapping_sub(*seen));
-                *seen = now;
+                *sum += u64::from(now.wrapping_sub(*read));
+                *read = now;
             }
         }
         Ok(())
@@ -120,19 +119,19 @@ impl List {
     fn build<A: Address>(rules: &[Rule<A>], device: &Device) -> Result<Self, Error> {
         if rules.is_empty() {
             return Ok(Self {
-                arena: on_device(&[0; CHUNK], device)?,
+                arena: upload(&[0; CHUNK], device)?,
                 rules: 0,
                 bytes: 0,
                 warnings: Vec::new(),
             });
         }
-        // Shapes are compared by the speed of this machine's vectors.
+        // Tuning would compare table shapes by the speed of this machine's vector units.
         let options = acl::Options {
             tuning: std::time::Duration::ZERO,
         };
         let arena = Arena::build(rules, options, 0)?;
         Ok(Self {
-            arena: on_device(arena.bytes(), device)?,
+            arena: upload(arena.bytes(), device)?,
             rules: rules.len(),
             bytes: arena.bytes().len(),
             warnings: arena.report().warnings.clone(),
@@ -140,7 +139,7 @@ impl List {
     }
 }
 
-fn on_device(bytes: &[u8], device: &Device) -> Result<Buffer, Error> {
+fn upload(bytes: &[u8], device: &Device) -> Result<Buffer, Error> {
     let mut buffer = device.buffer(bytes.len())?;
     device.write(&mut buffer, 0, bytes)?;
     Ok(buffer)

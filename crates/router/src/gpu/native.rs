@@ -10,8 +10,8 @@ use acl::{Address, Rule};
 use libloading::Library;
 use lpm::Layout4;
 
+use super::host_tables::HostTables;
 use super::input::write;
-use super::original::Original;
 use super::source::COMBINE;
 use super::steps::Form;
 use super::{KERNELS, SOURCE, Width, width};
@@ -152,7 +152,7 @@ fn headers(contents: &Contents, function: Function, packets: usize) -> Headers {
             length: 70,
             seed: 7,
         };
-        let frames = Frames::made(contents, &mix);
+        let frames = Frames::generate(contents, &mix);
         (0..frames.len()).for_each(|at| headers.push(frames.get(at)));
     }
     headers
@@ -167,7 +167,7 @@ fn agree(native: &Native, contents: &Contents, layout4: Layout4, packets: usize)
     let tables = Tables::setup(contents.clone(), &options).unwrap();
     let shape = Shape::of(layout4, 2, &contents.v4, &contents.v6).unwrap();
     let routes = (contents.v4.clone(), contents.v6.clone());
-    let original = Original::build(&shape, routes, None).unwrap();
+    let original = HostTables::build(&shape, routes, None).unwrap();
     let (mut routes, rules) = (original.bytes().to_vec(), &contents.rules);
     let mut arenas = [arena(&rules.v4), arena(&rules.v6)];
     for function in Function::ALL {

@@ -1,115 +1,118 @@
-//! One thread's batches: keys are written where the device reads them, decisions read where it writes
-//! them.
+//! Processes one thread's batches: writes keys to the device's input, and reads decisions from its output.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::launch::{Tables, Way};
+use super::batch_times::BatchTimes;
+use super::launch::{BatchStream, Tables};
 use super::lists::{Counts, Lists};
-use super::timed::Timed;
-use super::{Copy, Error, Options, Shared, input};
+use super::{CopyMode, Error, Options, Shared, input};
 use crate::engine::{Answers, Function, Headers, Processor};
 
-/// Packets after which counts of rules are told: before numbers of 32 bits come to their end.
-const UNTOLD: usize = 1 << 20;
+/// Packets between two reports of hits: before counters of 32 bits wrap around.
+const REPORT_INTERVAL: usize = 1 << 20;
 
-/// Decides by a device, for one thread.
+/// Processes one thread's batches on a device.
 #[derive(Debug)]
-pub struct OnDevice {
+pub struct DeviceProcessor {
     function: Function,
     shared: Arc<Shared>,
     lists: Arc<Lists>,
     counts: Counts,
-    /// Packets that rules were counted for since it was told.
-    untold: usize,
-    ways: Vec<Way>,
-    copy: Copy,
+    /// Packets since the last report of hits.
+    unreported: usize,
+    streams: Vec<BatchStream>,
+    copy: CopyMode,
 }
 
-impl OnDevice {
+impl DeviceProcessor {
     pub(super) fn new(
         function: Function,
         shared: &Arc<Shared>,
         options: &Options,
     ) -> Result<Self, Error> {
         let lists = shared.lists();
-        let way = |_| Way::new(&shared.device, function, options);
+        let stream = |_| BatchStream::new(&shared.device, function, options);
         Ok(Self {
             function,
             counts: lists.count(&shared.device)?,
             lists,
-            untold: 0,
-            ways: (0..options.streams.get())
-                .map(way)
+            unreported: 0,
+            streams: (0..options.streams.get())
+                .map(stream)
                 .collect::<Result<_, _>>()?,
             shared: Arc::clone(shared),
             copy: options.copy,
         })
     }
 
-    /// Has batches timed from the next one on.
+    /// Times batches from the next one on.
     pub(super) fn time(&mut self) -> Result<(), Error> {
         let clock = self.shared.device.clock()?;
-        let mut ways = self.ways.iter_mut();
-        ways.try_for_each(|way| way.time(&self.shared.device, clock.clone()))
+        let mut streams = self.streams.iter_mut();
+        streams.try_for_each(|stream| stream.time(&self.shared.device, clock.clone()))
     }
 
-    /// Of each stream's part of the last batch, what was timed of it; none where it had no part.
+    /// The times of each stream's part of the last batch; none for a stream without a part.
     ///
     /// # Errors
-    /// A device that is gone.
-    pub fn timed(&self) -> Result<Vec<Option<Timed>>, Error> {
-        self.ways.iter().map(Way::timed).collect()
+    /// The device is lost.
+    pub fn batch_times(&self) -> Result<Vec<Option<BatchTimes>>, Error> {
+        self.streams.iter().map(BatchStream::batch_times).collect()
     }
 
-    /// The tables of now, and counts for their rules.
+    /// The current tables, and counters for their rules.
     fn tables(&mut self) -> Result<Tables, Error> {
         let lists = self.shared.lists();
         if !Arc::ptr_eq(&lists, &self.lists) {
-            self.tell()?;
+            self.report_hits()?;
             self.counts = lists.count(&self.shared.device)?;
             self.lists = lists;
         }
-        if self.shared.copies().is_behind() {
-            // A kernel that stays may hold the copy that is to catch up.
-            self.ways.iter_mut().try_for_each(Way::rest)?;
+        if self.shared.tables().is_stale() {
+            // A persistent kernel may hold the copy that is to be updated.
+            self.streams
+                .iter_mut()
+                .try_for_each(BatchStream::release_tables)?;
         }
         let routes = self.shared.routes()?;
         Ok(Tables {
-            // After the routes were asked for: they may have been told of another hop meanwhile.
+            // Read after the routes, because a new next hop may have been added meanwhile.
             bits: self.shared.bits(self.function),
             routes,
             lists: Arc::clone(&self.lists),
-            counts: Arc::clone(&self.counts.on_device),
+            counts: Arc::clone(&self.counts.buffers),
         })
     }
 
-    /// Tells what was counted. Nothing is on the way.
-    fn tell(&mut self) -> Result<(), Error> {
-        self.untold = 0;
-        // What a kernel counts is read when it has left.
-        self.ways.iter_mut().try_for_each(Way::rest)?;
-        self.lists.tell(&mut self.counts, &self.shared.device)
+    /// Reports hits. No batch may be in flight.
+    fn report_hits(&mut self) -> Result<(), Error> {
+        self.unreported = 0;
+        // A kernel's counters can be read when it has ended.
+        self.streams
+            .iter_mut()
+            .try_for_each(BatchStream::release_tables)?;
+        self.lists.add_hits(&mut self.counts, &self.shared.device)
     }
 
     fn send(&mut self, headers: &Headers) -> Result<(), Error> {
         let tables = self.tables()?;
         let (v4, v6) = headers.keyed();
-        let parts = self.ways.len();
-        for (number, way) in self.ways.iter_mut().enumerate() {
+        let parts = self.streams.len();
+        for (number, stream) in self.streams.iter_mut().enumerate() {
             let these = [part(number, parts, v4), part(number, parts, v6)];
             if these.iter().all(Range::is_empty) {
-                way.pass();
+                stream.pass();
                 continue;
             }
             let device = &self.shared.device;
             let tables = tables.clone();
             if let Some(whole) = headers.whole() {
                 let (input, write) = input::whole(whole, these);
-                way.send(device, tables, input, write)?;
+                stream.send(device, tables, input, write)?;
             } else {
                 let (input, write) = input::keys(headers, self.function, these);
-                way.send(device, tables, input, write)?;
+                stream.send(device, tables, input, write)?;
             }
         }
         Ok(())
@@ -119,11 +122,11 @@ impl OnDevice {
         answers.v4.clear();
         answers.v6.clear();
         let (v4, v6) = headers.keyed();
-        let parts = self.ways.len();
-        for (number, way) in self.ways.iter_mut().enumerate() {
+        let parts = self.streams.len();
+        for (number, stream) in self.streams.iter_mut().enumerate() {
             let (v4, v6) = (part(number, parts, v4), part(number, parts, v6));
             if v4.len() + v6.len() > 0 {
-                let mut decisions = way.collect()?;
+                let mut decisions = stream.collect()?;
                 answers.v4.extend(decisions.by_ref().take(v4.len()));
                 answers.v6.extend(decisions);
             }
@@ -132,7 +135,7 @@ impl OnDevice {
     }
 }
 
-impl Processor for OnDevice {
+impl Processor for DeviceProcessor {
     type Error = Error;
 
     fn function(&self) -> Function {
@@ -140,35 +143,40 @@ impl Processor for OnDevice {
     }
 
     fn reads_frames(&self) -> bool {
-        self.copy == Copy::Full
+        self.copy == CopyMode::Full
     }
 
     fn idle(&mut self) -> Result<(), Error> {
-        self.ways.iter_mut().try_for_each(Way::rest)
+        self.streams
+            .iter_mut()
+            .try_for_each(BatchStream::release_tables)
     }
 
     fn process_batch(&mut self, headers: &Headers, answers: &mut Answers) -> Result<(), Error> {
         self.send(headers)?;
         self.collect(headers, answers)?;
-        self.untold += headers.len();
-        if self.untold >= UNTOLD {
-            self.tell()?;
+        self.unreported += headers.len();
+        if self.unreported >= REPORT_INTERVAL {
+            self.report_hits()?;
         }
         Ok(())
     }
 }
 
-impl Drop for OnDevice {
+impl Drop for DeviceProcessor {
     fn drop(&mut self) {
-        let settled = self.ways.iter_mut().all(|way| way.collect().is_ok());
+        let settled = self
+            .streams
+            .iter_mut()
+            .all(|stream| stream.collect().is_ok());
         if settled && self.function.filters() {
-            // A device that is gone has told what it could.
-            let _ = self.tell();
+            // A lost device cannot report.
+            let _ = self.report_hits();
         }
     }
 }
 
-/// One of so many parts of a batch.
+/// The range of keys of part `number` of `parts`.
 fn part(number: usize, parts: usize, keys: usize) -> Range<usize> {
     keys * number / parts..keys * (number + 1) / parts
 }

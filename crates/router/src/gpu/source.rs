@@ -1,6 +1,6 @@
-//! The kernels: one source for every device, which tests compile for this machine too.
+//! The source of the kernels, which is the same for every device. Tests also compile it for the CPU.
 
-/// What devices compile.
+/// The source that devices compile.
 pub const SOURCE: &str = concat!(
     include_str!("../../gpu/prelude.h"),
     include_str!("../../gpu/lpm.h"),
@@ -10,8 +10,8 @@ pub const SOURCE: &str = concat!(
     include_str!("../../gpu/batch.h"),
 );
 
-/// As `SOURCE`, with the kernel that stays.
-pub const STAYING: &str = concat!(
+/// As `SOURCE`, with the persistent kernel.
+pub const PERSISTENT_SOURCE: &str = concat!(
     include_str!("../../gpu/prelude.h"),
     include_str!("../../gpu/lpm.h"),
     include_str!("../../gpu/acl.h"),
@@ -21,8 +21,8 @@ pub const STAYING: &str = concat!(
     include_str!("../../gpu/persist.h"),
 );
 
-/// Its kernels: of each function that of IPv4, then that of IPv6; those for what they decided; and those
-/// whose arguments stay while batches change. The last one is of `STAYING` alone.
+/// Kernels: for each function IPv4's, then IPv6's; then those that combine and encode decisions; then those
+/// with the same arguments for all batches. The last one is in `PERSISTENT_SOURCE` only.
 pub const KERNELS: [&str; 12] = [
     "lpm_v4",
     "lpm_v6",

@@ -1,4 +1,4 @@
-//! Which kernels work on a batch, in order, and what each is given.
+//! The kernels that process a batch, in order, with their arguments.
 
 use gpu::{Argument, Buffer, Launch};
 
@@ -19,7 +19,7 @@ pub enum Schedule {
 impl Schedule {
     pub const ALL: [Self; 2] = [Self::PerPacket, Self::PerFunction];
 
-    /// How people name it.
+    /// The name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PerPacket => "per-packet",
@@ -98,9 +98,9 @@ impl<'a> Work<'a> {
         steps
     }
 
-    /// As `steps`, over at most so many keys, by kernels that find in the input what the batch is: arguments
-    /// are those of every batch by these tables.
-    pub(super) fn lasting_steps(&self, items: usize) -> Vec<Step<'a>> {
+    /// As `steps`, for up to `items` keys. The kernels read the batch's layout from its input, so that their
+    /// arguments are the same for all batches with these tables.
+    pub(super) fn recordable_steps(&self, items: usize) -> Vec<Step<'a>> {
         let cut = self.scratch.filter(|_| width::is_cut(self.bits));
         let decided = cut.map_or(Argument::Output, Argument::Buffer);
         let step = |kernel, arguments| Step {
@@ -112,14 +112,17 @@ impl<'a> Work<'a> {
         match self.scratch {
             Some(parts) if self.schedule.joins(self.function) => {
                 let parts = Argument::Buffer(parts);
-                let routes = self.lasting(Function::Lpm, parts, 0);
-                let rules = self.lasting(Function::Acl, parts, self.apart);
+                let routes = self.recordable_arguments(Function::Lpm, parts, 0);
+                let rules = self.recordable_arguments(Function::Acl, parts, self.apart);
                 steps.push(step(BATCH_DECIDE, routes));
                 steps.push(step(BATCH_DECIDE, rules));
                 let joined = vec![Argument::Input, number(self.apart), parts, decided];
                 steps.push(step(BATCH_COMBINE, joined));
             }
-            _ => steps.push(step(BATCH_DECIDE, self.lasting(self.function, decided, 0))),
+            _ => steps.push(step(
+                BATCH_DECIDE,
+                self.recordable_arguments(self.function, decided, 0),
+            )),
         }
         if cut.is_some() {
             let bits = Argument::Number(self.bits);
@@ -129,7 +132,12 @@ impl<'a> Work<'a> {
         steps
     }
 
-    fn lasting(&self, function: Function, decisions: Argument<'a>, to: usize) -> Vec<Argument<'a>> {
+    fn recordable_arguments(
+        &self,
+        function: Function,
+        decisions: Argument<'a>,
+        to: usize,
+    ) -> Vec<Argument<'a>> {
         let tables = self.tables;
         let [arena4, arena6] = tables.lists.arenas().map(Argument::Buffer);
         vec![

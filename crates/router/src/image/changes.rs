@@ -9,7 +9,7 @@ use lpm::{Prefix, Rib};
 
 use super::Image;
 use crate::routes::Target;
-use crate::rules::{Shown, action};
+use crate::rules::{RuleText, action};
 
 /// What has to be done to the old one.
 #[derive(Debug, Default)]
@@ -39,8 +39,8 @@ impl Changes {
 /// What differs between `old` and `new`.
 pub fn changes(old: &Image, new: &Image) -> Changes {
     let mut changes = Changes::default();
-    routes(named4(old), named4(new), &mut changes.routes);
-    routes(named6(old), named6(new), &mut changes.routes);
+    routes(targets4(old), targets4(new), &mut changes.routes);
+    routes(targets6(old), targets6(new), &mut changes.routes);
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let (mut before6, mut after6) = (Vec::new(), Vec::new());
     for (image, v4, v6) in [
@@ -58,26 +58,30 @@ pub fn changes(old: &Image, new: &Image) -> Changes {
 }
 
 /// Prefixes in order, with what they lead to.
-type Named<'a, A> = Vec<(Prefix<A>, &'a Target)>;
+type RouteTargets<'a, A> = Vec<(Prefix<A>, &'a Target)>;
 
-fn named4(image: &Image) -> Named<'_, u32> {
+fn targets4(image: &Image) -> RouteTargets<'_, u32> {
     let tables = image.tables.as_ref();
-    tables.map_or_else(Vec::new, |tables| named(tables.fib4.rib(), &tables.hops4))
+    tables.map_or_else(Vec::new, |tables| targets(tables.fib4.rib(), &tables.hops4))
 }
 
-fn named6(image: &Image) -> Named<'_, u128> {
+fn targets6(image: &Image) -> RouteTargets<'_, u128> {
     let tables = image.tables.as_ref();
-    tables.map_or_else(Vec::new, |tables| named(tables.fib6.rib(), &tables.hops6))
+    tables.map_or_else(Vec::new, |tables| targets(tables.fib6.rib(), &tables.hops6))
 }
 
-fn named<'a, A: lpm::Address>(rib: &Rib<A>, hops: &'a [Target]) -> Named<'a, A> {
+fn targets<'a, A: lpm::Address>(rib: &Rib<A>, hops: &'a [Target]) -> RouteTargets<'a, A> {
     let target = |hop: lpm::NextHop| hops.get(usize::from(hop.get()) - 1);
     rib.iter()
         .filter_map(|(prefix, hop)| Some((prefix, target(hop)?)))
         .collect()
 }
 
-fn routes<A: lpm::Address>(old: Named<'_, A>, new: Named<'_, A>, changes: &mut Vec<Change>) {
+fn routes<A: lpm::Address>(
+    old: RouteTargets<'_, A>,
+    new: RouteTargets<'_, A>,
+    changes: &mut Vec<Change>,
+) {
     let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
     loop {
         let order = match (old.peek(), new.peek()) {
@@ -134,7 +138,7 @@ fn change<A: acl::Address>(
     before: Option<Action>,
     after: Option<Action>,
 ) -> Change {
-    let shown = Shown(rule).to_string();
+    let shown = RuleText(rule).to_string();
     let what = shown
         .rsplit_once(' ')
         .map_or(shown.as_str(), |(what, _)| what);

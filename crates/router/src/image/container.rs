@@ -26,12 +26,12 @@ const HEADER: usize = 64;
 const ENTRY: usize = 64;
 const NAME: usize = 32;
 const ALIGN: usize = 4096;
-/// More sections than any image has.
-const MOST: usize = 1024;
+/// Maximum number of sections.
+const MAX_SECTIONS: usize = 1024;
 
-/// Why a file is no container, or not a whole one.
+/// Why a file is not a complete container.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum ContainerError {
     Foreign,
     Version(u32),
     Short { bytes: u64, whole: u64 },
@@ -92,7 +92,7 @@ pub(super) fn write(out: &mut (impl Write + Seek), sections: &[Section<'_>]) -> 
         end = (end + section.len()).next_multiple_of(ALIGN);
     }
     out.write_all(&[0; HEADER])?;
-    let mut body = Hashed {
+    let mut body = HashWriter {
         out,
         hash: XxHash64::with_seed(0),
         at: HEADER,
@@ -120,30 +120,30 @@ pub(super) fn write(out: &mut (impl Write + Seek), sections: &[Section<'_>]) -> 
 }
 
 /// The sections of a container, once it is certain that it is whole.
-pub(super) fn read(file: &[u8]) -> Result<Vec<Entry>, Broken> {
+pub(super) fn read(file: &[u8]) -> Result<Vec<Entry>, ContainerError> {
     let Some(header) = file.first_chunk::<HEADER>() else {
         let whole = HEADER as u64;
         let begun = file.starts_with(MAGIC);
         let bytes = file.len() as u64;
         return Err(if begun {
-            Broken::Short { bytes, whole }
+            ContainerError::Short { bytes, whole }
         } else {
-            Broken::Foreign
+            ContainerError::Foreign
         });
     };
     if !header.starts_with(MAGIC) {
-        return Err(Broken::Foreign);
+        return Err(ContainerError::Foreign);
     }
     let version = u32_at(header, 8);
     if version != VERSION {
-        return Err(Broken::Version(version));
+        return Err(ContainerError::Version(version));
     }
     let (bytes, whole) = (file.len() as u64, u64_at(header, 16));
     if bytes < whole {
-        return Err(Broken::Short { bytes, whole });
+        return Err(ContainerError::Short { bytes, whole });
     }
     if bytes > whole {
-        return Err(Broken::Long { bytes, whole });
+        return Err(ContainerError::Long { bytes, whole });
     }
     let mut blank = *header;
     put(&mut blank, 24, &[0; 8]);
@@ -151,29 +151,29 @@ pub(super) fn read(file: &[u8]) -> Result<Vec<Entry>, Broken> {
     hash.write(&file[HEADER..]);
     hash.write(&blank);
     if hash.finish() != u64_at(header, 24) {
-        return Err(Broken::Checksum);
+        return Err(ContainerError::Checksum);
     }
     let count = u32_at(header, 12) as usize;
-    let table = file[HEADER..].get(..count.min(MOST) * ENTRY);
+    let table = file[HEADER..].get(..count.min(MAX_SECTIONS) * ENTRY);
     let table = table
-        .filter(|_| count <= MOST)
-        .ok_or(Broken::Sections("more sections than fit"))?;
+        .filter(|_| count <= MAX_SECTIONS)
+        .ok_or(ContainerError::Sections("more sections than fit"))?;
     table
         .chunks_exact(ENTRY)
         .map(|raw| entry(raw, file.len()))
         .collect()
 }
 
-fn entry(raw: &[u8], file: usize) -> Result<Entry, Broken> {
+fn entry(raw: &[u8], file: usize) -> Result<Entry, ContainerError> {
     let name = raw[..NAME].split(|byte| *byte == 0).next();
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
-    let name = name.ok_or(Broken::Sections("a section whose name is no text"))?;
+    let name = name.ok_or(ContainerError::Sections("a section whose name is no text"))?;
     let at = |field| usize::try_from(u64_at(raw, field)).unwrap_or(usize::MAX);
     let (start, length) = (at(32), at(40));
     let end = start.checked_add(length).filter(|end| *end <= file);
-    let end = end.ok_or(Broken::Sections("a section beyond its end"))?;
+    let end = end.ok_or(ContainerError::Sections("a section beyond its end"))?;
     if !start.is_multiple_of(ALIGN) {
-        return Err(Broken::Sections("a section that begins anywhere"));
+        return Err(ContainerError::Sections("a section that begins anywhere"));
     }
     Ok(Entry {
         name: name.to_owned(),
@@ -182,14 +182,14 @@ fn entry(raw: &[u8], file: usize) -> Result<Entry, Broken> {
     })
 }
 
-/// Hashes what is written.
-struct Hashed<'a, W> {
+/// Hashes the bytes that pass through it.
+struct HashWriter<'a, W> {
     out: &'a mut W,
     hash: XxHash64,
     at: usize,
 }
 
-impl<W: Write> Hashed<'_, W> {
+impl<W: Write> HashWriter<'_, W> {
     /// Zeros up to where a section may begin.
     fn fill(&mut self) -> io::Result<()> {
         let zeros = self.at.next_multiple_of(ALIGN) - self.at;
@@ -197,7 +197,7 @@ impl<W: Write> Hashed<'_, W> {
     }
 }
 
-impl<W: Write> Write for Hashed<'_, W> {
+impl<W: Write> Write for HashWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.out.write(bytes)?;
         self.hash.write(&bytes[..count]);
@@ -273,6 +273,6 @@ mod tests {
         let mut longer = file.clone();
         longer.push(0);
         let (bytes, whole) = (longer.len() as u64, file.len() as u64);
-        assert_eq!(read(&longer), Err(Broken::Long { bytes, whole }));
+        assert_eq!(read(&longer), Err(ContainerError::Long { bytes, whole }));
     }
 }

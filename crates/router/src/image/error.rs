@@ -4,7 +4,7 @@ use std::io;
 
 use datapath::{Classify, ErrorClass};
 
-use super::container::{Broken, VERSION};
+use super::container::{ContainerError, VERSION};
 
 /// What is wrong with an image, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -34,28 +34,30 @@ pub enum Error {
 /// An [`Error`] of a file whose name the caller knows.
 #[derive(Debug)]
 pub(super) enum Fault {
-    Container(Broken),
+    Container(ContainerError),
     Section { name: String, what: String },
     Table(lpm::Error),
 }
 
 impl Error {
-    pub(super) fn broken(file: &str, broken: &Broken) -> Self {
+    pub(super) fn broken(file: &str, broken: &ContainerError) -> Self {
         let file = file.to_owned();
         let what = match broken {
-            Broken::Foreign => return Self::Foreign { file },
-            Broken::Version(version) => {
+            ContainerError::Foreign => return Self::Foreign { file },
+            ContainerError::Version(version) => {
                 let version = *version;
                 return Self::Version { file, version };
             }
-            Broken::Short { bytes, whole } => {
+            ContainerError::Short { bytes, whole } => {
                 format!("cut off: {bytes} bytes of a table image of {whole}")
             }
-            Broken::Long { bytes, whole } => {
+            ContainerError::Long { bytes, whole } => {
                 format!("{bytes} bytes, where the table image in it has {whole}")
             }
-            Broken::Checksum => "damaged: its content is not that of its checksum".to_owned(),
-            Broken::Sections(what) => format!("a table image with {what}"),
+            ContainerError::Checksum => {
+                "damaged: its content is not that of its checksum".to_owned()
+            }
+            ContainerError::Sections(what) => format!("a table image with {what}"),
         };
         Self::Damaged { file, what }
     }
@@ -100,8 +102,8 @@ impl Fault {
     }
 }
 
-impl From<Broken> for Fault {
-    fn from(broken: Broken) -> Self {
+impl From<ContainerError> for Fault {
+    fn from(broken: ContainerError) -> Self {
         Self::Container(broken)
     }
 }

@@ -6,9 +6,9 @@ mod arrays;
 mod changes;
 mod container;
 mod error;
+mod image_file;
 mod record;
 mod save;
-mod stored;
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::rules::RuleSet;
 pub use arrays::SectionSize;
 pub use changes::{Change, Changes, changes};
 pub use error::Error;
-pub use stored::{Routes as StoredRoutes, Stored};
+pub use image_file::{ImageFile, Routes as ImageRoutes};
 
 /// What a router starts with.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Image {
     /// # Errors
     /// A file that is no image, one of another version, one that is not as it was written; reading.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Stored::open(path)?.image()
+        ImageFile::open(path)?.image()
     }
 
     /// The sections of a file and their lengths, without making tables of them.
@@ -136,7 +136,7 @@ impl Image {
     /// # Errors
     /// As `open`.
     pub fn sections(path: &Path) -> Result<Vec<SectionSize>, Error> {
-        Ok(Stored::open(path)?.sections())
+        Ok(ImageFile::open(path)?.sections())
     }
 
     /// Writes the image to a file, which is then either as it was or whole; returns its length.

@@ -1,4 +1,4 @@
-//! Files that are either as they were or whole, whatever happens meanwhile.
+//! Replaces files atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -8,28 +8,28 @@ use std::process;
 /// Bytes written at once.
 const BLOCK: usize = 1 << 20;
 
-/// Has `write` fill a file beside `path`, which then takes its place.
+/// Has `write` fill a temporary file in the same folder, which then replaces `path`.
 pub(super) fn save<T>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> io::Result<T> {
     let path = target(path)?;
-    let beside = beside(&path)?;
+    let temporary = temporary_path(&path)?;
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .open(&beside)?;
+        .open(&temporary)?;
     let written = (|| {
         let mut file = BufWriter::with_capacity(BLOCK, file);
         let result = write(&mut file)?;
         file.flush()?;
         file.get_ref().sync_all()?;
-        fs::rename(&beside, &path)?;
+        fs::rename(&temporary, &path)?;
         Ok(result)
     })();
     if written.is_err() {
         // The first error counts.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
         return written;
     }
     sync_folder(&path)?;
@@ -46,7 +46,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn beside(path: &Path) -> io::Result<PathBuf> {
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name();
     let mut name = name
         .ok_or_else(|| io::Error::other("no name of a file"))?

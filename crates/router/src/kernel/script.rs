@@ -16,7 +16,7 @@ pub(super) const LATER: &str = "_later";
 /// Comment of what no rule of a chain matched; those of rules are their places in the list.
 pub(super) const NONE: &str = "none";
 /// Comment of what drops packets that hide their transport.
-const HIDDEN: &str = "hidden";
+const HIDDEN_TRANSPORT: &str = "hidden";
 
 /// Protocols whose ports a rule sees; of all others both are zero.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
@@ -45,7 +45,7 @@ pub(super) fn table(set: &RuleSet, interfaces: &[String]) -> String {
     let [v4, v6] = CHAINS;
     let rules6 = lines("ip6", &set.v6, Part::Whole);
     let whole6 = if rules6.contains(" th ") || rules6.starts_with("th ") {
-        shown(v6)
+        require_transport(v6)
     } else {
         format!("goto {v6}\n")
     };
@@ -73,12 +73,12 @@ pub(super) fn table(set: &RuleSet, interfaces: &[String]) -> String {
 /// Goes on with IPv6 packets that show the ports rules ask for, and drops those whose extension headers hide them: first
 /// fragments without them (RFC 7112), and chains that are cut off. Where the transport is not found, neither line
 /// matches.
-fn shown(chain: &str) -> String {
+fn require_transport(chain: &str) -> String {
     let ports = WITH_PORTS.map(|number| number.to_string()).join(", ");
     format!(
         "meta l4proto != {{ {ports} }} goto {chain}\n\
          th sport 0-65535 goto {chain}\n\
-         counter drop comment \"{HIDDEN}\"\n"
+         counter drop comment \"{HIDDEN_TRANSPORT}\"\n"
     )
 }
 

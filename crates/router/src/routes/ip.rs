@@ -154,7 +154,7 @@ const WITH_VALUE: [&str; 26] = [
     "uid",
 ];
 /// The same without one. iproute2 writes some of them in brackets.
-const ALONE: [&str; 11] = [
+const FLAGS: [&str; 11] = [
     "onlink",
     "linkdown",
     "pervasive",
@@ -259,7 +259,7 @@ impl Entry {
                         value()?;
                     }
                 }
-                _ if ALONE.contains(&word) => {}
+                _ if FLAGS.contains(&word) => {}
                 _ => return Err(format!("{word:?} is no word of a route")),
             }
         }

@@ -18,13 +18,13 @@ use super::text::AnyPrefix;
 use super::{Hop, PeerChoice, Target};
 use crate::error::{Fault, Place};
 use attributes::{Attributes, Path};
-use cursor::{Broken, Cursor};
+use cursor::{Cursor, RecordError};
 use peers::Peers;
 
 /// Time, type, subtype, length.
 const HEADER: usize = 12;
 /// No record is longer: 65535 paths of 4 KiB attributes would be 256 MiB, and no dump has them.
-const LONGEST: usize = 64 << 20;
+const MAX_RECORD_LEN: usize = 64 << 20;
 
 const TABLE_DUMP: u16 = 12;
 const TABLE_DUMP_V2: u16 = 13;
@@ -73,7 +73,7 @@ pub(super) fn read(
         }
         let [.., a, b, c, d] = header;
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        if length > LONGEST {
+        if length > MAX_RECORD_LEN {
             return short(&format!(
                 "a record of {length} bytes: this is no MRT, or it is damaged"
             ));
@@ -85,9 +85,9 @@ pub(super) fn read(
         let [_, _, _, _, a, b, c, d, ..] = header;
         let kind = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         dump.record(kind, &body, Place::Byte(offset))
-            .map_err(|broken| {
-                let at = offset + (HEADER + broken.at) as u64;
-                Fault::new(Place::Byte(at), broken.what)
+            .map_err(|error| {
+                let at = offset + (HEADER + error.at) as u64;
+                Fault::new(Place::Byte(at), error.what)
             })?;
         offset += (HEADER + length) as u64;
     }
@@ -142,7 +142,7 @@ impl Best {
 }
 
 impl Dump<'_, '_> {
-    fn record(&mut self, kind: (u16, u16), body: &[u8], at: Place) -> Result<(), Broken> {
+    fn record(&mut self, kind: (u16, u16), body: &[u8], at: Place) -> Result<(), RecordError> {
         let body = Cursor::new(body);
         match kind {
             (TABLE_DUMP, 1) => self.path(body, false, 2, at),
@@ -164,7 +164,7 @@ impl Dump<'_, '_> {
         }
     }
 
-    fn left_out(&mut self, why: &str, at: Place) -> Result<(), Broken> {
+    fn left_out(&mut self, why: &str, at: Place) -> Result<(), RecordError> {
         self.table.leave_out(why, at);
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Dump<'_, '_> {
         v6: bool,
         as_bytes: usize,
         at: Place,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RecordError> {
         body.take(4, "view and sequence number")?;
         let address = body.take(if v6 { 16 } else { 4 }, "prefix")?;
         let length = body.u8("length of a prefix")?;
@@ -186,8 +186,8 @@ impl Dump<'_, '_> {
         let peer = self.peers.read(&mut body, v6, as_bytes)?;
         let length = body.u16("length of attributes")?;
         let attributes = body.part(usize::from(length), "attributes")?;
-        if body.left() > 0 {
-            return Err(body.broken("more bytes in a record than its path takes"));
+        if body.remaining() > 0 {
+            return Err(body.error("more bytes in a record than its path takes"));
         }
         let best = self
             .peers
@@ -198,7 +198,7 @@ impl Dump<'_, '_> {
                 Ok(())
             }
             _ => match self.open.replace(Route { prefix, best, at }) {
-                Some(complete) => self.add(&complete).map_err(|what| body.broken(&what)),
+                Some(complete) => self.add(&complete).map_err(|what| body.error(&what)),
                 None => Ok(()),
             },
         }
@@ -211,10 +211,10 @@ impl Dump<'_, '_> {
         v6: bool,
         add_path: bool,
         at: Place,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RecordError> {
         let Some(peers) = self.peers.table() else {
             return Err(
-                body.broken("a route before the table of peers: the file's beginning is missing")
+                body.error("a route before the table of peers: the file's beginning is missing")
             );
         };
         body.take(4, "sequence number")?;
@@ -226,7 +226,7 @@ impl Dump<'_, '_> {
         for _ in 0..body.u16("number of paths")? {
             let index = usize::from(body.u16("peer of a path")?);
             let Some(peer) = peers.get(index).copied() else {
-                return Err(body.broken(&format!("peer {index} of {}", peers.len())));
+                return Err(body.error(&format!("peer {index} of {}", peers.len())));
             };
             body.take(4, "time of a path")?;
             if add_path {
@@ -237,11 +237,11 @@ impl Dump<'_, '_> {
             // AS numbers have 4 bytes in this kind of dump, whatever the peer spoke (RFC 6396, 4.3.4).
             best.improve(self.peers.best(peer, Attributes::new(attributes, 4))?);
         }
-        if body.left() > 0 {
-            return Err(body.broken("more bytes in a record than its paths take"));
+        if body.remaining() > 0 {
+            return Err(body.error("more bytes in a record than its paths take"));
         }
         let route = Route { prefix, best, at };
-        self.add(&route).map_err(|what| body.broken(&what))
+        self.add(&route).map_err(|what| body.error(&what))
     }
 
     fn add(&mut self, route: &Route) -> Result<(), String> {
@@ -279,18 +279,18 @@ impl Dump<'_, '_> {
     }
 }
 
-fn check_length(body: &Cursor<'_>, length: u8, v6: bool) -> Result<(), Broken> {
+fn check_length(body: &Cursor<'_>, length: u8, v6: bool) -> Result<(), RecordError> {
     let most = if v6 { 128 } else { 32 };
     if length <= most {
         return Ok(());
     }
-    Err(body.broken(&format!(
+    Err(body.error(&format!(
         "a prefix of {length} bits, where addresses have {most}"
     )))
 }
 
 /// Bits beyond the length are irrelevant (RFC 4271, 4.3).
-fn prefix(body: &Cursor<'_>, bytes: &[u8], length: u8, v6: bool) -> Result<AnyPrefix, Broken> {
+fn prefix(body: &Cursor<'_>, bytes: &[u8], length: u8, v6: bool) -> Result<AnyPrefix, RecordError> {
     let mut address = [0; 16];
     address[..bytes.len()].copy_from_slice(bytes);
     let [a, b, c, d, ..] = address;
@@ -299,5 +299,5 @@ fn prefix(body: &Cursor<'_>, bytes: &[u8], length: u8, v6: bool) -> Result<AnyPr
     } else {
         Prefix4::containing(u32::from_be_bytes([a, b, c, d]), length).map(AnyPrefix::V4)
     };
-    prefix.map_err(|error| body.broken(&error.to_string()))
+    prefix.map_err(|error| body.error(&error.to_string()))
 }

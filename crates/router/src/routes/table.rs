@@ -8,7 +8,7 @@ use lpm::{Address, NextHop, Prefix, Rib};
 
 use super::report::{Duplicates, LeftOut, Report};
 use super::text::AnyPrefix;
-use super::{Format, Imported, Target};
+use super::{Format, RouteImport, Target};
 use crate::budget::{Budget, Exhaustion};
 use crate::error::{Error, Fault, Place};
 
@@ -28,9 +28,9 @@ pub struct Routes {
     pub targets: Vec<Target>,
 }
 
-/// Routes with the numbers that lookup wants.
+/// Routes with next-hop numbers.
 #[derive(Clone, Debug)]
-pub struct Numbered<A: Address> {
+pub struct NumberedRib<A: Address> {
     pub rib: Rib<A>,
     /// The target, as a place among the table's, of next hop 1, 2, ...: the more routes the lower.
     pub targets: Vec<u32>,
@@ -41,7 +41,7 @@ impl Routes {
     ///
     /// # Errors
     /// More than 32767 different targets.
-    pub fn numbered4(&self) -> Result<Numbered<u32>, Error> {
+    pub fn numbered4(&self) -> Result<NumberedRib<u32>, Error> {
         numbered(&self.v4, self.targets.len())
     }
 
@@ -49,7 +49,7 @@ impl Routes {
     ///
     /// # Errors
     /// More than 32767 different targets.
-    pub fn numbered6(&self) -> Result<Numbered<u128>, Error> {
+    pub fn numbered6(&self) -> Result<NumberedRib<u128>, Error> {
         numbered(&self.v6, self.targets.len())
     }
 
@@ -100,7 +100,7 @@ impl Spread {
     }
 }
 
-fn numbered<A: Address>(routes: &[Route<A>], targets: usize) -> Result<Numbered<A>, Error> {
+fn numbered<A: Address>(routes: &[Route<A>], targets: usize) -> Result<NumberedRib<A>, Error> {
     let mut uses = vec![0_usize; targets];
     for route in routes {
         uses[route.target as usize] += 1;
@@ -120,7 +120,7 @@ fn numbered<A: Address>(routes: &[Route<A>], targets: usize) -> Result<Numbered<
         hops[*target as usize] = NextHop::new(number);
     }
     let numbered = |route: &Route<A>| Some((route.prefix, hops[route.target as usize]?));
-    Ok(Numbered {
+    Ok(NumberedRib {
         rib: routes.iter().filter_map(numbered).collect(),
         targets: used,
     })
@@ -236,7 +236,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    pub(super) fn finish(self) -> Result<Imported, Fault> {
+    pub(super) fn finish(self) -> Result<RouteImport, Fault> {
         let read = (self.v4.len() + self.v6.len()) as u64;
         if read == 0 && self.left_out.is_empty() {
             let what = format!("no route in it, read as {}", self.format);
@@ -257,7 +257,7 @@ impl<'a> Builder<'a> {
         };
         let targets = self.targets;
         let routes = Routes { v4, v6, targets };
-        Ok(Imported { routes, report })
+        Ok(RouteImport { routes, report })
     }
 }
 

@@ -11,12 +11,12 @@ use crate::budget::{Budget, Exhaustion};
 use crate::error::{Fault, Place};
 
 /// The kernel allows 16 jumps within each other in nftables and few more in iptables.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// So many regions are remembered of the packets that have come to a chain.
 const MAX_KNOWN: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum Verdict {
     Decide(Action),
     /// As if the rule were not there.
     Continue,
@@ -30,7 +30,7 @@ pub(super) enum Then {
 pub(super) struct Step {
     pub(super) regions: Vec<Region>,
     pub(super) certain: bool,
-    pub(super) then: Then,
+    pub(super) verdict: Verdict,
     pub(super) origin: u32,
 }
 
@@ -61,10 +61,15 @@ pub(super) fn find_reachable(
         if std::mem::replace(&mut reachable[at], true) {
             continue;
         }
-        open.extend(chains[at].steps.iter().filter_map(|step| match step.then {
-            Then::Jump(to) | Then::Goto(to) => Some(to),
-            Then::Decide(_) | Then::Continue | Then::Return => None,
-        }));
+        open.extend(
+            chains[at]
+                .steps
+                .iter()
+                .filter_map(|step| match step.verdict {
+                    Verdict::Jump(to) | Verdict::Goto(to) => Some(to),
+                    Verdict::Decide(_) | Verdict::Continue | Verdict::Return => None,
+                }),
+        );
     }
     reachable
 }
@@ -152,23 +157,23 @@ impl Compiler<'_> {
             if met.is_empty() {
                 continue;
             }
-            if depth == DEEPEST {
+            if depth == MAX_DEPTH {
                 return self.refuse(origin, "chains jump in a circle, or too deep");
             }
-            match step.then {
-                Then::Continue => {}
+            match step.verdict {
+                Verdict::Continue => {}
                 _ if !step.certain => self.emit(&met, Action::Punt, origin)?,
-                Then::Decide(Action::Accept) => self.base(rest, met, origin)?,
-                Then::Decide(action) => self.emit(&met, action, origin)?,
-                Then::Return => {
+                Verdict::Decide(Action::Accept) => self.base(rest, met, origin)?,
+                Verdict::Decide(action) => self.emit(&met, action, origin)?,
+                Verdict::Return => {
                     let left = region::difference(packets, &met, budget);
                     packets = self.locate(origin, left)?;
                     through.extend(met);
                 }
-                Then::Jump(to) => {
+                Verdict::Jump(to) => {
                     self.chain(to, met, rest, (depth + 1, origin))?;
                 }
-                Then::Goto(to) => {
+                Verdict::Goto(to) => {
                     let left = region::difference(packets, &met, budget);
                     packets = self.locate(origin, left)?;
                     through.extend(self.chain(to, met, rest, (depth + 1, origin))?);

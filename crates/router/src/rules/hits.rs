@@ -1,4 +1,4 @@
-//! How often rules matched, and rules with that as people look at them.
+//! Hit counts of rules, and rules with their counts for output.
 
 use serde::Serialize;
 
@@ -23,9 +23,9 @@ impl Hits {
     }
 }
 
-/// A rule in force, and how many packets it decided about.
+/// A rule in force, and the packets that it decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Counted {
+pub struct RuleHits {
     /// 4 or 6.
     pub family: u8,
     /// Empty of what no rule decided about.
@@ -36,7 +36,7 @@ pub struct Counted {
 }
 
 /// The rules of both families in order, each family's followed by what no rule of it matched.
-pub fn counted(set: &RuleSet, hits: Option<&[Hits; 2]>) -> Vec<Counted> {
+pub fn rule_hits(set: &RuleSet, hits: Option<&[Hits; 2]>) -> Vec<RuleHits> {
     let v4 = set.v4.iter().map(|rule| rule.id);
     let v6 = set.v6.iter().map(|rule| rule.id);
     let mut all = of_family(set, 4, v4, hits.map(|hits| &hits[0]));
@@ -49,24 +49,24 @@ fn of_family(
     family: u8,
     ids: impl Iterator<Item = u32>,
     hits: Option<&Hits>,
-) -> Vec<Counted> {
+) -> Vec<RuleHits> {
     let rule = |(at, id): (usize, u32)| {
         let origin = set.origins.get(id as usize);
-        Counted {
+        RuleHits {
             family,
             place: origin.map_or_else(String::new, |origin| origin.place.to_string()),
             text: origin.map_or_else(String::new, |origin| origin.text.to_string()),
             packets: hits.and_then(|hits| hits.rules.get(at).copied()),
         }
     };
-    let mut counted: Vec<Counted> = ids.enumerate().map(rule).collect();
-    if !counted.is_empty() {
-        counted.push(Counted {
+    let mut rule_hits: Vec<RuleHits> = ids.enumerate().map(rule).collect();
+    if !rule_hits.is_empty() {
+        rule_hits.push(RuleHits {
             family,
             place: String::new(),
             text: "no rule: accepted".to_owned(),
             packets: hits.map(|hits| hits.none),
         });
     }
-    counted
+    rule_hits
 }

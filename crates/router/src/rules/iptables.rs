@@ -16,13 +16,13 @@ use std::io::BufRead;
 
 use acl::Action;
 
-use super::compile::{self, Chain, Then};
+use super::compile::{self, Chain, Verdict};
 use super::format::Importer;
 use super::{Hook, NoteKind, Options, RuleSet, hook};
 use crate::budget::Budget;
 use crate::error::{Fault, Place};
 use crate::lines::Lines;
-use rule::Parsed;
+use rule::ParsedRule;
 use section::{Program, Section};
 
 /// Base chains in the order in which packets meet them.
@@ -102,7 +102,7 @@ struct Rule {
     table: Table,
     chain: usize,
     text: String,
-    parsed: Parsed,
+    parsed: ParsedRule,
 }
 
 impl<'a> Tables<'a> {
@@ -322,7 +322,7 @@ impl<'a> Tables<'a> {
                 self.names.get(&key).copied()
             };
             let step = rule.parsed.step(origin, place);
-            let certain = step.then == Then::Continue || step.certain;
+            let certain = step.verdict == Verdict::Continue || step.certain;
             self.chains[rule.chain].steps.push(step);
             rules.push((rule, certain));
         }

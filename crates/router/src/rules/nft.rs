@@ -32,7 +32,7 @@ use crate::error::{Fault, Place};
 use hooks::Base;
 use listing::Entry;
 use members::{list, text};
-use rule::{Parsed, Refusal};
+use rule::{ParsedRule, Refusal};
 use sets::Set;
 
 /// Family and name of a table.
@@ -96,7 +96,7 @@ struct Rule<'a> {
     text: String,
     statements: &'a [Value],
     /// What its statements come to, without the steps, which are the chain's.
-    parsed: Parsed,
+    parsed: ParsedRule,
 }
 
 impl<'a> Tables<'a> {
@@ -232,7 +232,7 @@ impl<'a> Tables<'a> {
             text,
             place,
             statements,
-            parsed: Parsed::default(),
+            parsed: ParsedRule::default(),
         });
         Ok(())
     }

@@ -9,9 +9,9 @@ use crate::protocols;
 
 /// Shows a rule: `10.0.0.0/8:* -> 192.0.2.7/32:80 tcp drop`.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a, A: Address>(pub &'a Rule<A>);
+pub struct RuleText<'a, A: Address>(pub &'a Rule<A>);
 
-impl<A: Address> Display for Shown<'_, A> {
+impl<A: Address> Display for RuleText<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = self.0;
         let side = |prefix: &Prefix<A>, ports: &RangeInclusive<u16>| {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Service;
 use crate::follow::RouteView;
-use crate::rules::{Counted, counted};
+use crate::rules::{RuleHits, rule_hits};
 
 /// Routes of one answer unless the request says otherwise: a full table has a million.
 const ROUTES: usize = 1000;
@@ -22,7 +22,7 @@ struct WhichRoutes {
 
 /// Routes, and how many there are.
 #[derive(Serialize)]
-struct Listed {
+struct RouteList {
     routes: Vec<RouteView>,
     installed: usize,
 }
@@ -39,7 +39,7 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
             let limit = limit.unwrap_or(ROUTES);
             answer(service.follower().with(|follow| {
                 let status = follow.status();
-                Listed {
+                RouteList {
                     routes: follow.routes(address, limit),
                     installed: status.ipv4.installed + status.ipv6.installed,
                 }
@@ -56,8 +56,8 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
     }
 }
 
-fn rules(service: &Service) -> Vec<Counted> {
-    counted(&service.loaded().set, service.hits().as_ref())
+fn rules(service: &Service) -> Vec<RuleHits> {
+    rule_hits(&service.loaded().set, service.hits().as_ref())
 }
 
 fn answer(value: impl Serialize) -> Result<Value, Error> {

@@ -51,7 +51,7 @@ fn native() -> Result<(), Missing> {
 
 /// For the least tables of `xdp`, which the kernel makes whole.
 fn memory() -> Result<(), Missing> {
-    let wanted = xdp::least_memory();
+    let wanted = xdp::min_memory();
     let text = fs::read_to_string(MEMORY).unwrap_or_default();
     let available = text.lines().find_map(|line| {
         let number = line.strip_prefix("MemAvailable:")?;

@@ -58,13 +58,13 @@ fn following(text: &mut Text, status: &Status) {
         "lowroad_router_plane_calls_total",
         "What the data plane was told, by kind.",
     )
-    .sample(&[("kind", "route")], routes.told.routes)
-    .sample(&[("kind", "next-hop")], routes.told.next_hops);
+    .sample(&[("kind", "route")], routes.plane_calls.routes)
+    .sample(&[("kind", "next-hop")], routes.plane_calls.next_hops);
     text.counter(
         "lowroad_router_plane_refusals_total",
         "What the data plane refused.",
     )
-    .sample(&[], routes.told.refusals);
+    .sample(&[], routes.plane_calls.refusals);
     text.counter(
         "lowroad_router_overruns_total",
         "Times that changes were lost and all was listed.",

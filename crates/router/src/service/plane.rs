@@ -7,16 +7,16 @@ use netdev::{Netlink, XdpMode};
 use serde::Serialize;
 
 use super::Error;
-use super::tables::FromImage;
+use super::tables::ImageTable;
 use crate::config::{Config, Datapath};
 use crate::cpu;
-use crate::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
+use crate::cpu::af_xdp::{AfXdp, Counters, PuntReason, Settings};
 use crate::engine::{Contents, Function};
 use crate::follow::NamedPort;
-use crate::forward::{Compiler, Family, Forwarding, Plane, Rest, nothing};
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane, no_cleanup};
 use crate::gpu as device;
-use crate::gpu::backed::{self, Fallen};
-use crate::image::Stored;
+use crate::gpu::cpu_fallback::{self, FallbackStatus};
+use crate::image::ImageFile;
 use crate::kernel;
 use crate::listing;
 use crate::policy::Policy;
@@ -47,9 +47,9 @@ pub(super) enum Dataplane {
 
 /// Rules as one of them looks them up.
 #[derive(Debug)]
-pub(super) enum Compiled {
+pub(super) enum RuleTables {
     Xdp(Box<xdp::Lists>),
-    AfXdp(Box<backed::Both>),
+    AfXdp(Box<cpu_fallback::FallbackLists>),
     Kernel(kernel::Lists),
 }
 
@@ -128,16 +128,16 @@ pub(super) fn all_fit(config: &Config) -> Result<(), Error> {
 impl Dataplane {
     /// A plane with these routes that handles nothing yet: [`Dataplane::open`], or
     /// [`Dataplane::take_over`], gives it devices. With a table image the routes are besides the image's.
-    pub(super) fn aside(
+    pub(super) fn detached(
         config: &Config,
-        given: Option<FromImage>,
+        table: Option<ImageTable>,
         v4: Rib<u32>,
         v6: Rib<u128>,
     ) -> Result<Self, PlaneError> {
-        let Some(given) = given else {
+        let Some(table) = table else {
             return Self::make(config, None, v4, v6);
         };
-        let (image, routes) = (&given.image, given.routes);
+        let (image, routes) = (&table.image, table.routes);
         let mut plane = Self::make(config, Some(image), routes.v4, routes.v6)?;
         for (prefix, hop) in &v4 {
             plane.route4(prefix, Some(hop))?;
@@ -150,7 +150,7 @@ impl Dataplane {
 
     fn make(
         config: &Config,
-        image: Option<&Stored>,
+        image: Option<&ImageFile>,
         v4: Rib<u32>,
         v6: Rib<u128>,
     ) -> Result<Self, PlaneError> {
@@ -180,12 +180,12 @@ impl Dataplane {
 
     fn af_xdp(
         config: &Config,
-        image: Option<&Stored>,
+        image: Option<&ImageFile>,
         v4: Rib<u32>,
         v6: Rib<u128>,
     ) -> Result<Self, PlaneError> {
         let settings = Settings {
-            engine: backed::Options {
+            engine: cpu_fallback::Options {
                 cpu: cpu::Options {
                     simd: Fib4::usual_simd(),
                     ..cpu::Options::default()
@@ -205,7 +205,7 @@ impl Dataplane {
             ..Contents::default()
         };
         Ok(Self::AfXdp {
-            plane: Box::new(AfXdp::aside(&settings, contents, image)?),
+            plane: Box::new(AfXdp::detached(&settings, contents, image)?),
             devices: Vec::new(),
             ports: Vec::new(),
         })
@@ -345,7 +345,7 @@ impl Dataplane {
 
     pub(super) fn packets(
         &self,
-        published: &xdp::Published,
+        published: &xdp::MonotonicCounters,
         earlier: Option<&xdp::Counters>,
     ) -> Vec<Traffic> {
         let counted = match self {
@@ -372,9 +372,9 @@ impl Dataplane {
     }
 
     /// What CPUs did in a device's place, if it was lost.
-    pub(super) fn fallen(&self) -> Option<Fallen> {
+    pub(super) fn fallback_status(&self) -> Option<FallbackStatus> {
         match self {
-            Self::AfXdp { plane, .. } => plane.fallen(),
+            Self::AfXdp { plane, .. } => plane.fallback_status(),
             Self::Xdp { .. } | Self::Kernel { .. } => None,
         }
     }
@@ -439,22 +439,22 @@ fn ends(counters: &Counters) -> Vec<Traffic> {
         ),
         ("dropped-at-transmit", counters.drops_transmit),
         ("dropped-queue-full", counters.drops_queue_full),
-        ("dropped-at-stack", counters.drops_give_back),
+        ("dropped-at-stack", counters.drops_reinject),
         ("dropped-undecided", counters.drops_undecided),
         ("not-steered", passed),
     ];
-    let given = Given::ALL.map(|why| (why.name(), counters.given_back[why as usize]));
+    let punted = PuntReason::ALL.map(|why| (why.name(), counters.punted[why as usize]));
     let traffic = |(end, packets)| Traffic {
         end,
         packets,
         bytes: None,
     };
-    ends.into_iter().chain(given).map(traffic).collect()
+    ends.into_iter().chain(punted).map(traffic).collect()
 }
 
 impl Plane for Dataplane {
     type Error = PlaneError;
-    type Compiled = Compiled;
+    type RuleTables = RuleTables;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), PlaneError> {
         match self {
@@ -493,33 +493,33 @@ impl Plane for Dataplane {
         }
     }
 
-    fn compiler(&self) -> Compiler<Compiled, PlaneError> {
+    fn compiler(&self) -> Compiler<RuleTables, PlaneError> {
         match self {
             Self::Xdp { plane, .. } => {
                 let compile = plane.compiler();
-                Box::new(|rules| Ok(Compiled::Xdp(Box::new(compile(rules)?))))
+                Box::new(|rules| Ok(RuleTables::Xdp(Box::new(compile(rules)?))))
             }
             Self::AfXdp { plane, .. } => {
                 let compile = plane.compiler();
-                Box::new(|rules| Ok(Compiled::AfXdp(Box::new(compile(rules)?))))
+                Box::new(|rules| Ok(RuleTables::AfXdp(Box::new(compile(rules)?))))
             }
             Self::Kernel { interfaces, .. } => {
                 let interfaces = interfaces.clone();
-                Box::new(move |rules| Ok(Compiled::Kernel(kernel::Lists::of(rules, &interfaces))))
+                Box::new(move |rules| Ok(RuleTables::Kernel(kernel::Lists::of(rules, &interfaces))))
             }
         }
     }
 
-    fn enforce(&mut self, compiled: Compiled) -> Result<Rest, PlaneError> {
+    fn enforce(&mut self, compiled: RuleTables) -> Result<Cleanup, PlaneError> {
         match (self, compiled) {
-            (Self::Xdp { plane, .. }, Compiled::Xdp(lists)) => Ok(plane.enforce(*lists)?),
-            (Self::AfXdp { plane, .. }, Compiled::AfXdp(lists)) => Ok(plane.enforce(*lists)?),
-            (Self::Kernel { filter, .. }, Compiled::Kernel(lists)) => {
+            (Self::Xdp { plane, .. }, RuleTables::Xdp(lists)) => Ok(plane.enforce(*lists)?),
+            (Self::AfXdp { plane, .. }, RuleTables::AfXdp(lists)) => Ok(plane.enforce(*lists)?),
+            (Self::Kernel { filter, .. }, RuleTables::Kernel(lists)) => {
                 filter.enforce(&lists)?;
-                Ok(nothing())
+                Ok(no_cleanup())
             }
             // It compiles its own.
-            _ => Ok(nothing()),
+            _ => Ok(no_cleanup()),
         }
     }
 }

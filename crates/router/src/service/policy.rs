@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::plane::Dataplane;
 use crate::follow::Follower;
-use crate::follow::first::First;
+use crate::follow::fifo_priority::FifoPriority;
 use crate::forward::Family;
 use crate::kernel::TABLE;
 use crate::policy::{Pair, Place, Policy, PortPolicy};
@@ -409,19 +409,19 @@ fn run(
     published: &Mutex<Findings>,
 ) {
     // Packets go past a policy until this thread has got a CPU.
-    let mut first = First::default();
+    let mut priority = FifoPriority::default();
     loop {
-        first.waits();
+        priority.before_wait();
         if !wait(&changes, stopped) {
             return;
         }
-        first.works();
+        priority.before_work();
         changes.drain();
-        if let Some((policy, found)) = watch.look(|| first.yields()) {
+        if let Some((policy, found)) = watch.look(|| priority.release()) {
             keep(policy, found, follower, published);
         }
         reattach(follower);
-        first.works();
+        priority.before_work();
         if !pause(stopped) {
             return;
         }

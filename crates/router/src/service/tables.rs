@@ -2,28 +2,28 @@
 
 use super::Error;
 use crate::config::{Config, Rules};
-use crate::image::{Stored, StoredRoutes};
+use crate::image::{ImageFile, ImageRoutes};
 use crate::routes::Target;
 use crate::rules::{self, NoteKind, RuleSet};
 
 /// A table image, and its routes.
 #[derive(Debug)]
-pub(super) struct FromImage {
-    pub(super) image: Stored,
-    pub(super) routes: StoredRoutes,
+pub(super) struct ImageTable {
+    pub(super) image: ImageFile,
+    pub(super) routes: ImageRoutes,
 }
 
 /// All of it.
 #[derive(Debug)]
 pub(super) struct Files {
-    pub(super) given: Option<FromImage>,
+    pub(super) table: Option<ImageTable>,
     pub(super) rules: RuleSet,
 }
 
 impl Files {
     pub(super) fn read(config: &Config) -> Result<Self, Error> {
-        let given = config.table.as_deref().map(|file| {
-            let image = Stored::open(file)?;
+        let table = config.table.as_deref().map(|file| {
+            let image = ImageFile::open(file)?;
             let routes = image.routes()?;
             let routes = routes.ok_or_else(|| {
                 let name = image.name();
@@ -31,11 +31,11 @@ impl Files {
                 Error::Unsupported(what)
             })?;
             forwardable(image.name(), &routes)?;
-            Ok::<_, Error>(FromImage { image, routes })
+            Ok::<_, Error>(ImageTable { image, routes })
         });
-        let given = given.transpose()?;
-        let image = given.as_ref().map(|given| &given.image);
-        let own = image.map(Stored::rules).transpose()?.flatten();
+        let table = table.transpose()?;
+        let image = table.as_ref().map(|table| &table.image);
+        let own = image.map(ImageFile::rules).transpose()?.flatten();
         let rules = match (own, &config.rules) {
             (Some(_), Some(rules)) => {
                 let what = format!(
@@ -48,7 +48,7 @@ impl Files {
             (None, Some(rules)) => read(rules)?,
             (None, None) => RuleSet::default(),
         };
-        Ok(Self { given, rules })
+        Ok(Self { table, rules })
     }
 
     /// The name of the file that the rules come from.
@@ -60,7 +60,7 @@ impl Files {
 }
 
 /// Next hops that say where packets go.
-fn forwardable(name: &str, routes: &StoredRoutes) -> Result<(), Error> {
+fn forwardable(name: &str, routes: &ImageRoutes) -> Result<(), Error> {
     let silent = |target: &&Target| {
         matches!(
             target,

@@ -132,7 +132,7 @@ impl Counters {
     }
 
     /// The frames that came to this end. [`End::Forwarded`] falls when frames are lost that were sent
-    /// before: [`Published`] has it without that.
+    /// before: [`MonotonicCounters`] has it without that.
     pub fn get(&self, end: End) -> Traffic {
         let mut traffic = self.counted(end);
         match end {
@@ -167,13 +167,13 @@ impl Counters {
     }
 }
 
-/// Counters for who expects that none ever falls: a frame on its way is not forwarded yet.
+/// Counters that never fall, as monitoring expects: a frame in flight is not counted as forwarded yet.
 #[derive(Debug, Default)]
-pub struct Published {
+pub struct MonotonicCounters {
     forwarded: AtomicU64,
 }
 
-impl Published {
+impl MonotonicCounters {
     /// `now`, with those forwarded of which that is certain: of the frames that were sent by the time of
     /// `earlier`, those lost by now are known. Between both readings lies [`settle`](super::settle).
     ///
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_later_was_never_published_as_forwarded() {
-        let (published, mut machine) = (Published::default(), Machine::default());
+        let (published, mut machine) = (MonotonicCounters::default(), Machine::default());
         machine.send(10);
         let earlier = machine.read();
         assert_eq!(earlier.get(End::Forwarded).packets, 10);
@@ -263,7 +263,7 @@ mod tests {
         fn published_counters_never_fall_and_add_up_at_rest(
             rounds in prop::collection::vec([0u64..50, 0..50, 0..30, 0..30, 0..50, 0..9], 1..40),
         ) {
-            let (published, mut machine) = (Published::default(), Machine::default());
+            let (published, mut machine) = (MonotonicCounters::default(), Machine::default());
             let mut before = published.take(&machine.read(), &machine.read());
             for [first, between, left, refused, after, dropped] in rounds {
                 machine.send(first);

@@ -12,7 +12,7 @@ use libbpf_rs::{MapHandle, MapType};
 use sys::huge::{Array, Region};
 
 use super::{Error, entries};
-use crate::forward::Rest;
+use crate::forward::Cleanup;
 use crate::rules::{Hits, RuleSet};
 use crate::skel::router::RouterSkel;
 
@@ -56,7 +56,7 @@ impl Filter {
 
     /// Each family's list takes its predecessor's place at once. Counting begins anew. What remains is to
     /// wait until no program reads the predecessors, and to give them up.
-    pub(super) fn set(&mut self, Lists(lists): Lists) -> Result<Rest, Error> {
+    pub(super) fn set(&mut self, Lists(lists): Lists) -> Result<Cleanup, Error> {
         let before: Vec<u64> = (0..2).map(|family| self.turn(family)).collect();
         // The one that is not in force: since it last was, a grace period has passed.
         let next = |family: usize| if before[family] == 1 { 2 } else { 1 };

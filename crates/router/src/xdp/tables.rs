@@ -10,7 +10,7 @@ use sys::huge::Region;
 use super::entries::{CHUNK, chunks};
 use super::{Error, Settings};
 use crate::forward::Family;
-use crate::image::Stored;
+use crate::image::ImageFile;
 use crate::shape::Shape;
 
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(super) fn map_entries(shape: &Shape, map: &str) -> Option<u32> {
 }
 
 /// Bytes of the tables of no prefixes, which the kernel provides whole.
-pub fn least_memory() -> usize {
-    let shape = Shape::least(Layout4::Mixed);
+pub fn min_memory() -> usize {
+    let shape = Shape::minimum(Layout4::Mixed);
     let sections = shape.sections4().into_iter().chain(shape.sections6());
     sections.map(|section| section.bytes).sum()
 }
@@ -50,7 +50,7 @@ impl Tables {
     pub(super) fn build(
         shape: &Shape,
         (v4, v6): (Rib<u32>, Rib<u128>),
-        image: Option<&Stored>,
+        image: Option<&ImageFile>,
         object: &Object,
     ) -> Result<Self, Error> {
         let (layout4, room4, room6) = (shape.layout4, &shape.room4, &shape.room6);

@@ -10,11 +10,11 @@ use lpm::Prefix;
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
 use packet::{build, ipv4};
 use router::cpu;
-use router::cpu::af_xdp::{AfXdp, Counters, Given, Settings};
+use router::cpu::af_xdp::{AfXdp, Counters, PuntReason, Settings};
 use router::engine::{Contents, Function};
 use router::forward::{Family, Forwarding, Member, Plane, Punt};
 use router::gpu::Options as Gpu;
-use router::gpu::backed::Options;
+use router::gpu::cpu_fallback::Options;
 use router::rules::RuleSet;
 use testbed::{Bed, Host, Neighbours, Topology};
 
@@ -99,8 +99,8 @@ impl Rig {
         self.plane.counters().unwrap()
     }
 
-    fn given(&self, why: Given) -> u64 {
-        self.counters().given_back[why as usize]
+    fn punted(&self, why: PuntReason) -> u64 {
+        self.counters().punted[why as usize]
     }
 
     fn address(&self, host: &str, peer: &str, family: Family) -> IpAddr {
@@ -155,7 +155,7 @@ impl Rig {
         let counters = router.run(|| plane.stop().unwrap()).unwrap();
         assert_eq!(counters.steered, counters.ends(), "{counters:?}");
         assert!(counters.seen >= counters.steered);
-        assert_eq!(counters.drops_give_back, 0);
+        assert_eq!(counters.drops_reinject, 0);
         counters
     }
 }
@@ -177,12 +177,12 @@ fn tcp_and_ping_pass_without_the_kernel() {
         });
     }
     for why in [
-        Given::NoRoute,
-        Given::Unresolved,
-        Given::Device,
-        Given::Local,
+        PuntReason::NoRoute,
+        PuntReason::Unresolved,
+        PuntReason::Device,
+        PuntReason::Local,
     ] {
-        assert_eq!(rig.given(why), 0, "{}", why.name());
+        assert_eq!(rig.punted(why), 0, "{}", why.name());
     }
     // By a group of next hops, which a flow chooses from.
     for family in FAMILIES {
@@ -220,7 +220,9 @@ fn what_cannot_be_forwarded_reaches_the_kernel() {
         let (worked, said) = rig.ping(rig.server(family));
         assert!(worked && none_is_lost(&said), "{said}");
         // A batch is counted once its frames have left.
-        await_that("both directions", || rig.given(Given::Unresolved) >= 6);
+        await_that("both directions", || {
+            rig.punted(PuntReason::Unresolved) >= 6
+        });
         assert_eq!(rig.counters().forwarded, 0);
     }
     rig.introduce();
@@ -241,15 +243,17 @@ fn what_cannot_be_forwarded_reaches_the_kernel() {
             assert!(worked, "{said}");
         }
     }
-    await_that("those too long", || rig.given(Given::TooLong) >= 2);
-    assert_eq!(rig.given(Given::Local), 0, "these never came here");
+    await_that("those too long", || rig.punted(PuntReason::TooLong) >= 2);
+    assert_eq!(rig.punted(PuntReason::Local), 0, "these never came here");
     let near = rig.address("router", "client", Family::V4);
     let (worked, said) = rig.print("client", &format!("ip route add 8.8.8.8 via {near}"));
     assert!(worked, "{said}");
     let (worked, said) = rig.print("client", "ping -n -c 1 -W 30 8.8.8.8");
     assert!(!worked && said.contains("nreachable"), "{said}");
-    await_that("the one without a route", || rig.given(Given::NoRoute) >= 1);
-    assert_eq!(rig.given(Given::NoRoute), 1);
+    await_that("the one without a route", || {
+        rig.punted(PuntReason::NoRoute) >= 1
+    });
+    assert_eq!(rig.punted(PuntReason::NoRoute), 1);
     rig.stop();
 }
 
@@ -420,6 +424,6 @@ fn a_device_decides_about_what_comes_by_devices() {
     rig.plane.route4(prefix, None).unwrap();
     let (worked, said) = rig.ping(server.into());
     assert!(worked, "{said}");
-    assert_eq!(rig.plane.fallen(), None);
+    assert_eq!(rig.plane.fallback_status(), None);
     assert_eq!(rig.stop().drops_undecided, 0);
 }

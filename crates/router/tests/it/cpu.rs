@@ -11,7 +11,7 @@ use packet::parse::{Family, Fragment, Verdict as Reached, parse};
 use packet::pcap::{ETHERNET, Reader};
 use router::cpu::{Lookup, Options, Tables};
 use router::engine::{
-    Answers, Contents, Counters, Decision, Engine, Function, Headers, Processor, Unkeyed, Verdict,
+    Answers, Contents, Counters, Decision, Engine, Function, Headers, KeyError, Processor, Verdict,
 };
 use router::forward::{self, Forwarding, Plane};
 use router::random::Random;
@@ -20,41 +20,41 @@ use router::rules::RuleSet;
 const BATCHES: [usize; 3] = [32, 255, 4096];
 
 /// A packet's key, found the long way.
-enum Found {
+enum PacketKey {
     V4(Key4),
     V6(Key6),
-    None(Unkeyed),
+    None(KeyError),
 }
 
-fn found(frame: &[u8]) -> Found {
+fn packet_key(frame: &[u8]) -> PacketKey {
     let Ok(parsed) = parse(frame) else {
-        return Found::None(Unkeyed::Malformed);
+        return PacketKey::None(KeyError::Malformed);
     };
     match parsed.verdict {
-        Reached::NotIp | Reached::TooManyTags => return Found::None(Unkeyed::NotIp),
-        Reached::TooManyExtensions => return Found::None(Unkeyed::Extensions),
-        _ if parsed.fragment != Fragment::None => return Found::None(Unkeyed::Fragment),
-        _ if parsed.extensions > 0 => return Found::None(Unkeyed::Extensions),
+        Reached::NotIp | Reached::TooManyTags => return PacketKey::None(KeyError::NotIp),
+        Reached::TooManyExtensions => return PacketKey::None(KeyError::Extensions),
+        _ if parsed.fragment != Fragment::None => return PacketKey::None(KeyError::Fragment),
+        _ if parsed.extensions > 0 => return PacketKey::None(KeyError::Extensions),
         _ => {}
     }
     if parsed.family == Some(Family::V4) && frame[parsed.l3] & 0xf > 5 {
-        return Found::None(Unkeyed::Options);
+        return PacketKey::None(KeyError::Options);
     }
     let at = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let ports = match parsed.protocol {
         6 | 17 => (at(parsed.l4), at(parsed.l4 + 2)),
         33 | 132 | 136 if parsed.ip_length - (parsed.l4 - parsed.l3) < 4 => {
-            return Found::None(Unkeyed::Malformed);
+            return PacketKey::None(KeyError::Malformed);
         }
         33 | 132 | 136 => (at(parsed.l4), at(parsed.l4 + 2)),
         _ => (0, 0),
     };
     match (parsed.source, parsed.destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            Found::V4(Key4::new(from.into(), to.into(), ports, parsed.protocol))
+            PacketKey::V4(Key4::new(from.into(), to.into(), ports, parsed.protocol))
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            Found::V6(Key6::new(from.into(), to.into(), ports, parsed.protocol))
+            PacketKey::V6(Key6::new(from.into(), to.into(), ports, parsed.protocol))
         }
         _ => panic!("two families in one packet"),
     }
@@ -63,37 +63,37 @@ fn found(frame: &[u8]) -> Found {
 type Routes<A> = Vec<(Prefix<A>, NextHop)>;
 
 /// Tables, and the lists that they were made from.
-struct Made {
+struct TableLists {
     v4: Routes<u32>,
     v6: Routes<u128>,
     rules: RuleSet,
 }
 
-impl Made {
+impl TableLists {
     /// Routes and rules that are about these packets, nested and overlapping.
     fn about(frames: &[Vec<u8>], seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut made = Self {
+        let mut lists = Self {
             v4: Vec::new(),
             v6: Vec::new(),
             rules: RuleSet::default(),
         };
         for _ in 0..150 {
-            match found(&frames[random.index(frames.len())]) {
-                Found::V4(key) => {
-                    route(&mut made.v4, key.destination(), &mut random);
+            match packet_key(&frames[random.index(frames.len())]) {
+                PacketKey::V4(key) => {
+                    route(&mut lists.v4, key.destination(), &mut random);
                     let rule = rule4(&key, &mut random);
-                    made.rules.v4.push(rule);
+                    lists.rules.v4.push(rule);
                 }
-                Found::V6(key) => {
-                    route(&mut made.v6, key.destination(), &mut random);
+                PacketKey::V6(key) => {
+                    route(&mut lists.v6, key.destination(), &mut random);
                     let rule = rule6(&key, &mut random);
-                    made.rules.v6.push(rule);
+                    lists.rules.v6.push(rule);
                 }
-                Found::None(_) => {}
+                PacketKey::None(_) => {}
             }
         }
-        made
+        lists
     }
 
     fn contents(&self) -> Contents {
@@ -106,16 +106,16 @@ impl Made {
 
     /// What becomes of a packet, by the definitions.
     fn expected(&self, function: Function, frame: &[u8]) -> Decision {
-        let (action, hop) = match found(frame) {
-            Found::V4(key) => (
+        let (action, hop) = match packet_key(frame) {
+            PacketKey::V4(key) => (
                 action(&self.rules.v4, linear(&self.rules.v4, &key)),
                 longest(&self.v4, key.destination()),
             ),
-            Found::V6(key) => (
+            PacketKey::V6(key) => (
                 action(&self.rules.v6, linear(&self.rules.v6, &key)),
                 longest(&self.v6, key.destination()),
             ),
-            Found::None(_) => return Decision::new(Verdict::Punt, 0),
+            PacketKey::None(_) => return Decision::new(Verdict::Punt, 0),
         };
         match function {
             Function::Acl => match action {
@@ -199,21 +199,21 @@ fn decide(lookup: &mut Lookup, frames: &[Vec<u8>], batch: usize) -> (Vec<Decisio
     (all, counters)
 }
 
-fn check(frames: &[Vec<u8>], made: &Made, options: &Options) {
-    let tables = Tables::setup(made.contents(), options).unwrap();
+fn check(frames: &[Vec<u8>], lists: &TableLists, options: &Options) {
+    let tables = Tables::setup(lists.contents(), options).unwrap();
     for function in Function::ALL {
         let mut lookup = tables.processor(function).unwrap();
         let (first, counters) = decide(&mut lookup, frames, BATCHES[0]);
         for (frame, decision) in frames.iter().zip(&first) {
-            let expected = made.expected(function, frame);
+            let expected = lists.expected(function, frame);
             assert_eq!(*decision, expected, "{function} {options:?}: {frame:02x?}");
         }
         assert_eq!(counters.packets, frames.len() as u64);
         let sum: u64 = counters.verdicts().map(|(_, packets)| packets).sum();
         assert_eq!(sum, counters.packets, "{function}");
-        let mut unkeyed = [0; Unkeyed::ALL.len()];
+        let mut unkeyed = [0; KeyError::ALL.len()];
         for frame in frames {
-            if let Found::None(why) = found(frame) {
+            if let PacketKey::None(why) = packet_key(frame) {
                 unkeyed[why as usize] += 1;
             }
         }
@@ -302,9 +302,9 @@ fn all_sorts() -> Vec<Vec<u8>> {
 #[test]
 fn packets_of_every_sort_meet_what_the_definitions_say() {
     let frames = all_sorts();
-    let made = Made::about(&frames, 3);
-    assert!(made.rules.v4.len() > 10 && made.rules.v6.len() > 10);
-    each_engine(|options| check(&frames, &made, &options));
+    let lists = TableLists::about(&frames, 3);
+    assert!(lists.rules.v4.len() > 10 && lists.rules.v6.len() > 10);
+    each_engine(|options| check(&frames, &lists, &options));
     let mut headers = Headers::new(Function::Both, frames.len());
     let mut counters = Counters::default();
     frames.iter().for_each(|frame| headers.push(frame));
@@ -314,7 +314,7 @@ fn packets_of_every_sort_meet_what_the_definitions_say() {
         v6: vec![Decision::new(Verdict::Forward, 1); v6],
     };
     headers.scatter(&answers, &mut Vec::new(), &mut counters);
-    for (reason, packets) in Unkeyed::ALL.into_iter().zip(counters.unkeyed) {
+    for (reason, packets) in KeyError::ALL.into_iter().zip(counters.unkeyed) {
         assert!(packets > 0, "no packet is {reason}");
     }
 }
@@ -342,20 +342,20 @@ fn packets_of_real_captures_meet_what_the_definitions_say() {
         if frames.is_empty() {
             continue;
         }
-        let made = Made::about(&frames, seed as u64);
+        let lists = TableLists::about(&frames, seed as u64);
         let options = Options {
             simd: Simd::widest(),
             ..Options::default()
         };
-        check(&frames, &made, &options);
+        check(&frames, &lists, &options);
     }
 }
 
 #[test]
 fn threads_decide_as_one_does() {
     let frames = all_sorts();
-    let made = Made::about(&frames, 5);
-    let tables = Tables::setup(made.contents(), &Options::default()).unwrap();
+    let lists = TableLists::about(&frames, 5);
+    let tables = Tables::setup(lists.contents(), &Options::default()).unwrap();
     let lookup = tables.processor(Function::Both).unwrap();
     let (expected, _) = decide(&mut lookup.clone(), &frames, 256);
     std::thread::scope(|scope| {

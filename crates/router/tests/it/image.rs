@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use datapath::{Classify, ErrorClass};
 use lpm::Layout4;
-use router::check::{self, Checked, Keys};
+use router::check::{self, CheckResult, Keys};
 use router::explain::{Packet, explain};
 use router::image::{Error, Image, Kind, SourceFile, Tables, changes};
 use router::{routes, rules};
@@ -40,7 +40,7 @@ fn saved(folder: &Path, image: &Image) -> PathBuf {
     path
 }
 
-fn wrong(checked: &[Checked]) -> usize {
+fn wrong(checked: &[CheckResult]) -> usize {
     checked.iter().map(|checked| checked.wrong).sum()
 }
 

@@ -109,7 +109,7 @@ const MATCHES: [&str; 30] = [
 ];
 
 /// Only the kernel knows them.
-const BEYOND: [&str; 4] = [
+const KERNEL_MATCHES: [&str; 4] = [
     "udp length > 8",
     "meta length 0-1000",
     "ip ttl 64",
@@ -130,7 +130,7 @@ fn rule(dice: &mut Dice, chain: usize) -> String {
         words.push(dice.of(&MATCHES[..10]));
     }
     if dice.below(12) == 0 {
-        words.push(dice.of(&BEYOND));
+        words.push(dice.of(&KERNEL_MATCHES));
     }
     let verdicts = [
         "accept", "drop", "return", "jump b", "goto c", "jump c", "continue",
@@ -227,7 +227,7 @@ fn imported_rules_decide_as_the_kernel_does() {
     );
 }
 
-const SAVED: &str = "*filter
+const IPTABLES_SAVE: &str = "*filter
 :INPUT ACCEPT [0:0]
 :FORWARD DROP [0:0]
 :web - [0:0]
@@ -268,7 +268,7 @@ fn a_rule_set_decides_as_its_twin_of_iptables() {
     };
     net.feed("nft -f -", TWIN);
     let rules = import(&net.run("nft -j list ruleset"), Hook::Forward);
-    let twin = import(SAVED, Hook::Forward);
+    let twin = import(IPTABLES_SAVE, Hook::Forward);
     let mut dice = Dice(7);
     for _ in 0..20_000 {
         let source = dice.of(&["11.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.9", "10.9.0.1"]);

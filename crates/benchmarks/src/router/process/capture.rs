@@ -75,7 +75,7 @@ pub(super) fn run<E: MeasuredEngine>(
         datagrams: None,
         rules: matched(&rules, &tables),
         updates: None,
-        fallen: tables.fallen(),
+        fallback_status: tables.fallback_status(),
         timeline: None,
     })
 }

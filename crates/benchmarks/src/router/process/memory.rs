@@ -80,7 +80,7 @@ pub(super) fn run<E: MeasuredEngine>(
         datagrams: None,
         rules: matched(&rules, &tables),
         updates,
-        fallen: tables.fallen(),
+        fallback_status: tables.fallback_status(),
     })
 }
 

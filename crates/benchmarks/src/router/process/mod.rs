@@ -95,8 +95,8 @@ pub fn run(
         engine::Options::Device(device) => context.run(dataset, |dataset| {
             engine::on_device(dataset.contents, dataset.image.as_ref(), device)
         }),
-        engine::Options::Backed { cpu, device } => {
-            context.run(dataset, |dataset| engine::backed(dataset, cpu, device))
+        engine::Options::Fallback { cpu, device } => {
+            context.run(dataset, |dataset| engine::fallback(dataset, cpu, device))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The results of a run.
 
 use router::engine::Contents;
-use router::gpu::backed::Fallen;
-use router::rules::{Counted, RuleSet, counted};
+use router::gpu::cpu_fallback::FallbackStatus;
+use router::rules::{RuleHits, RuleSet, rule_hits};
 
 use super::measurement::{Measurement, float};
 use super::timeline::Timeline;
@@ -20,10 +20,10 @@ pub struct Report {
     pub written: Option<CaptureCounts>,
     pub datagrams: Option<Datagrams>,
     /// The rules that matched packets, with their counts.
-    pub rules: Vec<Counted>,
+    pub rules: Vec<RuleHits>,
     pub updates: Option<RouteUpdates>,
     /// What CPUs did in the place of a failed device.
-    pub fallen: Option<Fallen>,
+    pub fallback_status: Option<FallbackStatus>,
     pub timeline: Option<Timeline>,
 }
 
@@ -120,8 +120,8 @@ impl Datagrams {
 }
 
 /// The rules that matched packets.
-pub(super) fn matched(set: &RuleSet, engine: &impl MeasuredEngine) -> Vec<Counted> {
-    let mut rules = counted(set, Some(&engine.hits()));
+pub(super) fn matched(set: &RuleSet, engine: &impl MeasuredEngine) -> Vec<RuleHits> {
+    let mut rules = rule_hits(set, Some(&engine.hits()));
     rules.retain(|rule| rule.packets.is_some_and(|packets| packets > 0));
     rules
 }

@@ -115,7 +115,7 @@ pub(super) fn run<E: MeasuredEngine>(
         datagrams: Some(Datagrams::sum(ports.iter().map(|port| port.datagrams))),
         rules: matched(&rules, &tables),
         updates,
-        fallen: tables.fallen(),
+        fallback_status: tables.fallback_status(),
     })
 }
 
@@ -276,7 +276,7 @@ impl Port {
             }
             match rewrite::decrement_ttl(self.frames.get_mut(at)) {
                 Ok(()) => forwarded.push(at),
-                Err(rewrite::Expired) => self.datagrams.expired += 1,
+                Err(rewrite::TtlExpired) => self.datagrams.expired += 1,
             }
         }
         for part in forwarded.chunks(BURST) {

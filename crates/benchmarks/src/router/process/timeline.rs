@@ -8,7 +8,7 @@ use gpu::Times;
 use process::shutdown::Shutdown;
 use router::engine::Worker;
 use router::frames::Frames;
-use router::gpu::{Gpu, Timed};
+use router::gpu::{BatchTimes, Gpu};
 
 use super::Options;
 use super::measurement::float;
@@ -84,7 +84,7 @@ impl Timeline {
     }
 
     /// From each stream's part of each batch, and the bandwidth in bytes per nanosecond.
-    fn new(batches: &[Vec<Timed>], bandwidth: f64) -> Self {
+    fn new(batches: &[Vec<BatchTimes>], bandwidth: f64) -> Self {
         let mut all: Vec<_> = batches
             .iter()
             .filter_map(|parts| Some((Figures::new(parts)?, parts.as_slice())))
@@ -114,7 +114,7 @@ fn time(
     gpu: &Gpu,
     options: &Options,
     frames: &Frames,
-) -> Result<Vec<Vec<Timed>>, router::gpu::Error> {
+) -> Result<Vec<Vec<BatchTimes>>, router::gpu::Error> {
     let (began, mut batches) = (Instant::now(), Vec::new());
     let Some(processor) = gpu.timed_processor(options.function)? else {
         return Ok(batches);
@@ -125,7 +125,7 @@ fn time(
         && (batches.len() <= MIN_BATCHES || began.elapsed() < options.duration)
     {
         worker.decide(all.by_ref().take(options.batch))?;
-        let timed = worker.processor().timed()?;
+        let timed = worker.processor().batch_times()?;
         batches.push(timed.into_iter().flatten().collect());
     }
     // The first one is slower: buffers grow, and kernels are prepared.
@@ -135,7 +135,7 @@ fn time(
 
 impl Figures {
     /// None where nothing was timed.
-    fn new(parts: &[Timed]) -> Option<Self> {
+    fn new(parts: &[BatchTimes]) -> Option<Self> {
         let times = || parts.iter().map(|part| &part.times);
         let there = merged(times().filter_map(|times| times.upload.clone()));
         let kernels = merged(times().flat_map(|times| times.kernels.iter().cloned()));
@@ -158,7 +158,7 @@ impl Figures {
 }
 
 /// The parts of one batch, stream by stream.
-fn spans(parts: &[Timed]) -> Vec<Span> {
+fn spans(parts: &[BatchTimes]) -> Vec<Span> {
     let named = |times: &Times| {
         let mut named: Vec<(&'static str, Range<u64>)> = Vec::new();
         named.extend(times.upload.clone().map(|span| ("copy in", span)));
@@ -213,8 +213,8 @@ mod tests {
         spans.iter().map(|(start, end)| *start..*end).collect()
     }
 
-    fn part(there: Range<u64>, kernels: &[(u64, u64)], back: Range<u64>) -> Timed {
-        Timed {
+    fn part(there: Range<u64>, kernels: &[(u64, u64)], back: Range<u64>) -> BatchTimes {
+        BatchTimes {
             times: Times {
                 upload: Some(there),
                 kernels: of(kernels),
@@ -263,7 +263,7 @@ mod tests {
         let figures = Figures::new(&one).unwrap();
         assert_eq!(figures.overlapped, Some(0.0));
         assert_eq!((figures.kernel, figures.whole), (15, 30));
-        let mapped = [Timed {
+        let mapped = [BatchTimes {
             times: Times {
                 kernels: of(&[(5, 9)]),
                 ..Times::default()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lpm::{NextHop, Prefix4, Prefix6};
 use process::shutdown::Shutdown;
 use router::engine::Contents;
-use router::gpu::CaughtUp;
+use router::gpu::UpdateCosts;
 
 use super::measurement::float;
 use crate::Error;
@@ -31,7 +31,7 @@ pub struct RouteUpdates {
     /// Time in calls that change tables.
     pub took: Duration,
     /// The additional cost to batches on a device.
-    pub caught_up: Option<CaughtUp>,
+    pub update_costs: Option<UpdateCosts>,
 }
 
 impl Updates {
@@ -76,7 +76,7 @@ impl Updates {
         Ok(Some(RouteUpdates {
             changes,
             took,
-            caught_up: tables.caught_up(),
+            update_costs: tables.update_costs(),
         }))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use benchmarks::router::process::{Datagrams, Options, Report, RouteUpdates, Span, Timeline};
-use router::gpu::backed::Fallen;
+use router::gpu::cpu_fallback::FallbackStatus;
 use serde_json::{Map, Value, json};
 use stats::Histogram;
 
@@ -58,8 +58,8 @@ pub(super) fn json(options: &Options, report: &Report) -> Value {
     let wait = options.pace.batch_wait.map(|wait| wait.as_secs_f64() * 1e6);
     value["batch_wait_us"] = wait.into();
     value["updates"] = report.updates.as_ref().map(updates_json).into();
-    let fallen = |fallen: &Fallen| json!({"why": fallen.why, "batches": fallen.batches, "packets": fallen.packets});
-    value["fallback"] = report.fallen.as_ref().map(fallen).into();
+    let status = |status: &FallbackStatus| json!({"why": status.why, "batches": status.batches, "packets": status.packets});
+    value["fallback"] = report.fallback_status.as_ref().map(status).into();
     value["timeline"] = report.timeline.as_ref().map(timeline_json).into();
     value
 }
@@ -141,10 +141,10 @@ fn head(options: &Options, report: &Report, elapsed_ns: u64) -> String {
     if let Some(caution) = options.engine.caution() {
         text += &format!("{caution}\n");
     }
-    if let Some(fallen) = &report.fallen {
+    if let Some(status) = &report.fallback_status {
         text += &format!(
             "{}: CPUs decided about {} of the packets, in {} batches\n",
-            fallen.why, fallen.packets, fallen.batches
+            status.why, status.packets, status.batches
         );
     }
     text
@@ -179,10 +179,10 @@ fn updates_json(updates: &RouteUpdates) -> Value {
     json!({
         "changes": updates.changes,
         "us_per_change": us_each(updates.took, updates.changes),
-        "device": updates.caught_up.map(|caught_up| json!({
-            "batches": caught_up.times,
-            "us_per_batch": us_each(caught_up.took, caught_up.times),
-            "bytes": caught_up.bytes,
+        "device": updates.update_costs.map(|costs| json!({
+            "batches": costs.times,
+            "us_per_batch": us_each(costs.took, costs.times),
+            "bytes": costs.bytes,
         })),
     })
 }
@@ -193,12 +193,12 @@ fn updates_text(updates: &RouteUpdates) -> String {
         updates.changes,
         short(us_each(updates.took, updates.changes))
     );
-    if let Some(caught_up) = updates.caught_up {
+    if let Some(costs) = updates.update_costs {
         text += &format!(
             "; {} batches took them to the device, {} us and {} bytes each",
-            caught_up.times,
-            short(us_each(caught_up.took, caught_up.times)),
-            caught_up.bytes / caught_up.times.max(1)
+            costs.times,
+            short(us_each(costs.took, costs.times)),
+            costs.bytes / costs.times.max(1)
         );
     }
     text + "\n"

@@ -1,31 +1,31 @@
-//! What became of frames. `steered` is the sum of `forwarded`, drops, what was given back, and what could
-//! not be; once it is stopped, exactly.
+//! Counters of frames. Once the plane is stopped, `steered` is the sum of forwarded, dropped and punted
+//! frames.
 
 use xsk::Outcome;
 
-/// Why a frame was given back to the stack.
+/// Why a frame was punted to the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Given {
+pub enum PuntReason {
     /// For this host.
     Local = 0,
     NoRoute = 1,
-    /// A rule leaves it to the kernel.
+    /// A rule punts it.
     Rule = 2,
-    /// Its headers are not plain.
+    /// It has no key for the rules.
     Unkeyed = 3,
     /// It must be answered with an ICMP error.
     Refused = 4,
-    /// The neighbour's address is not known, or the next hop's meaning.
+    /// The neighbour's address or the next hop's forwarding is not known.
     Unresolved = 5,
-    /// It leaves by a device that is not among the plane's.
+    /// Its egress device is not one of the plane's.
     Device = 6,
     TooLong = 7,
     TtlExpired = 8,
-    /// The kernel's own rules decide about it.
+    /// The kernel's own rules apply to it.
     Policy = 9,
 }
 
-impl Given {
+impl PuntReason {
     pub const ALL: [Self; 10] = [
         Self::Local,
         Self::NoRoute,
@@ -39,7 +39,7 @@ impl Given {
         Self::Policy,
     ];
 
-    /// As the `xdp` data plane names the same end.
+    /// The name that the `xdp` data plane uses for the same outcome.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -56,12 +56,12 @@ impl Given {
     }
 }
 
-/// Frames, and what became of them.
+/// Numbers of frames by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// By the program, on all devices.
+    /// Seen by the program on all devices.
     pub seen: u64,
-    /// Handed to threads; the others went on to the stack at once.
+    /// Steered to threads. The program passed the others to the stack.
     pub steered: u64,
     /// Dropped by the program: a rule may drop them, threads cannot ask the rules, and the kernel has none.
     pub unfiltered: u64,
@@ -71,16 +71,16 @@ pub struct Counters {
     pub dropped_by_route: u64,
     /// As `unfiltered`, by threads.
     pub dropped_unfiltered: u64,
-    /// The device that it leaves by took it not.
+    /// The egress device did not accept it.
     pub drops_transmit: u64,
     /// Its thread was too slow.
     pub drops_queue_full: u64,
-    /// A device failed that was to decide about it, and nothing was behind it.
+    /// The GPU was lost, and there is no CPU fallback.
     pub drops_undecided: u64,
-    /// By reason, those among it that then found no room included.
-    pub given_back: [u64; Given::ALL.len()],
-    /// Of these, what found no room: more came than the stack takes back.
-    pub drops_give_back: u64,
+    /// Punted frames by reason, including those that were then dropped.
+    pub punted: [u64; PuntReason::ALL.len()],
+    /// Punted frames that were dropped: the stack did not accept them in time.
+    pub drops_reinject: u64,
 }
 
 impl Counters {
@@ -99,13 +99,13 @@ impl Counters {
         self.drops_transmit += other.drops_transmit;
         self.drops_queue_full += other.drops_queue_full;
         self.drops_undecided += other.drops_undecided;
-        self.drops_give_back += other.drops_give_back;
-        for (count, other) in self.given_back.iter_mut().zip(other.given_back) {
+        self.drops_reinject += other.drops_reinject;
+        for (count, other) in self.punted.iter_mut().zip(other.punted) {
             *count += other;
         }
     }
 
-    /// Everything that became of steered frames.
+    /// Steered frames whose outcome is known.
     pub fn ends(&self) -> u64 {
         self.forwarded
             + self.dropped_by_rule
@@ -114,6 +114,6 @@ impl Counters {
             + self.drops_transmit
             + self.drops_queue_full
             + self.drops_undecided
-            + self.given_back.iter().sum::<u64>()
+            + self.punted.iter().sum::<u64>()
     }
 }

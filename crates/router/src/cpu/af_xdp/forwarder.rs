@@ -1,4 +1,4 @@
-//! One thread's work: frames from its queues, decided about in batches, sent by its queues.
+//! One thread's work: receives frames from its queues, processes them in batches, and sends them.
 
 use std::hash::BuildHasher;
 use std::io;
@@ -12,22 +12,22 @@ use netdev::Link;
 use packet::{ethernet, ethertype, ipv4, ipv6, protocol};
 use xsk::{Bind, Frame, Mode, Pump, Umem};
 
-use super::back::Giver;
-use super::counters::{Counters, Given};
+use super::counters::{Counters, PuntReason};
 use super::gate::Gate;
+use super::reinject::PuntSender;
 use super::steering::Steering;
 use crate::cpu::Hops;
 use crate::engine::{Decision, Processor, Verdict, Worker};
 use crate::forward::{Adjacency, Family, Forwarding, Member, Punt};
-use crate::gpu::backed::{self, Decider};
+use crate::gpu::cpu_fallback::{self, FallbackProcessor};
 use crate::rewrite;
 
-/// Frames that a socket holds to receive into.
-pub(super) const HELD: usize = 2048;
-/// Ethernet's least frame: what is padded to that stays so.
-const LEAST_FRAME: usize = 60;
-/// How long a thread sleeps, at most, before it looks whether it shall end.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Receive frames of a socket.
+pub(super) const RX_FRAMES: usize = 2048;
+/// Ethernet's minimum frame length without the checksum: padding up to it is kept.
+const MIN_FRAME_LEN: usize = 60;
+/// Maximum sleep of a thread before it checks whether to stop.
+const MAX_SLEEP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Forwarder {
@@ -36,15 +36,15 @@ pub(super) struct Forwarder {
     egress: Vec<Egress>,
     batch: usize,
     wait: Duration,
-    worker: Worker<Decider>,
-    giver: Option<Giver>,
+    worker: Worker<FallbackProcessor>,
+    punt_sender: Option<PuntSender>,
     gate: Arc<Gate>,
     seed: u64,
     counters: Counters,
     received: Vec<Frame>,
-    /// What is to be decided about together, each with the device that it came by.
-    gathered: Vec<(Frame, u32)>,
-    /// When the first of them came.
+    /// The frames of the current batch, with their ingress devices.
+    batch_frames: Vec<(Frame, u32)>,
+    /// When the first of them arrived.
     since: Instant,
 }
 
@@ -73,7 +73,7 @@ enum End {
     /// To a neighbour, by this port.
     Send(usize, Adjacency),
     Drop(Drop),
-    Back(Given),
+    Punt(PuntReason),
 }
 
 enum Drop {
@@ -85,11 +85,11 @@ enum Drop {
 
 impl Forwarder {
     pub(super) fn open(
-        lookup: Decider,
+        lookup: FallbackProcessor,
         setup: Setup,
         devices: &[Link],
         steering: &Steering,
-        giver: Option<Giver>,
+        punt_sender: Option<PuntSender>,
     ) -> Result<Self, Error> {
         let (batch, (number, of)) = (setup.batch, setup.queues);
         let queues: Vec<(&Link, u32)> = devices
@@ -100,7 +100,7 @@ impl Forwarder {
         let longest = devices.iter().map(|link| link.mtu).max().unwrap_or(0);
         let size = if longest <= 1600 { 2048 } else { 4096 };
         // As many to send as to receive into.
-        let frames = u32::try_from(2 * HELD * queues.len().max(1)).unwrap_or(u32::MAX);
+        let frames = u32::try_from(2 * RX_FRAMES * queues.len().max(1)).unwrap_or(u32::MAX);
         let pump = Pump::new(frames, size)
             .map_err(|error| Error::failed("AF_XDP packet memory", error))?;
         let mut all = Self {
@@ -109,12 +109,12 @@ impl Forwarder {
             batch,
             wait: setup.wait,
             worker: Worker::new(lookup, batch),
-            giver,
+            punt_sender,
             gate: setup.gate,
             seed: setup.seed,
             counters: Counters::default(),
             received: Vec::with_capacity(batch),
-            gathered: Vec::with_capacity(batch),
+            batch_frames: Vec::with_capacity(batch),
             since: Instant::now(),
         };
         for (at, (link, queue)) in queues.into_iter().enumerate() {
@@ -124,7 +124,7 @@ impl Forwarder {
                 Err(xsk::Error::NoQueue { .. }) if queue as usize >= of => {}
                 opened => {
                     let port = opened?;
-                    all.pump.set_quota(port, HELD);
+                    all.pump.set_quota(port, RX_FRAMES);
                     let index = u32::try_from(at * of + number).unwrap_or(u32::MAX);
                     steering.steer(index, &all.pump.ports[port])?;
                     all.egress.push(Egress {
@@ -138,7 +138,7 @@ impl Forwarder {
     }
 
     /// Decides by these tables from the next batch on.
-    pub(super) fn look_up_by(&mut self, lookup: Decider) {
+    pub(super) fn look_up_by(&mut self, lookup: FallbackProcessor) {
         self.worker.replace(lookup);
     }
 
@@ -146,17 +146,17 @@ impl Forwarder {
     ///
     /// # Errors
     /// A device was lost that nothing is behind: what has come is dropped.
-    pub(super) fn round(&mut self) -> Result<usize, backed::Error> {
+    pub(super) fn round(&mut self) -> Result<usize, cpu_fallback::Error> {
         let (mut all, mut decided) = (0, Ok(()));
         let mut received = mem::take(&mut self.received);
         for port in 0..self.pump.ports.len() {
-            let room = self.batch - self.gathered.len();
+            let room = self.batch - self.batch_frames.len();
             all += self.pump.receive(port, room, &mut received);
-            if self.gathered.is_empty() && !received.is_empty() {
+            if self.batch_frames.is_empty() && !received.is_empty() {
                 self.since = Instant::now();
             }
             let from = self.egress[port].ifindex;
-            self.gathered
+            self.batch_frames
                 .extend(received.drain(..).map(|frame| (frame, from)));
             if self.is_time() {
                 let forwarded = self.forward();
@@ -169,20 +169,20 @@ impl Forwarder {
         decided.map(|()| all)
     }
 
-    /// Whether what was gathered waits no longer.
+    /// Whether the batch is complete or has waited long enough.
     fn is_time(&self) -> bool {
-        let gathered = self.gathered.len();
-        gathered == self.batch || gathered > 0 && self.since.elapsed() >= self.wait
+        let batch_frames = self.batch_frames.len();
+        batch_frames == self.batch || batch_frames > 0 && self.since.elapsed() >= self.wait
     }
 
-    /// Decides about what was gathered, and does it.
-    fn forward(&mut self) -> Result<(), backed::Error> {
-        let mut gathered = mem::take(&mut self.gathered);
-        let frames = gathered
+    /// Processes the batch.
+    fn forward(&mut self) -> Result<(), cpu_fallback::Error> {
+        let mut batch_frames = mem::take(&mut self.batch_frames);
+        let frames = batch_frames
             .iter()
             .map(|(frame, _)| self.pump.umem.bytes(frame));
         let decided = self.worker.decide(frames);
-        for (number, (frame, from)) in gathered.drain(..).enumerate() {
+        for (number, (frame, from)) in batch_frames.drain(..).enumerate() {
             if decided.is_ok() {
                 self.dispose(number, frame, from);
             } else {
@@ -190,14 +190,14 @@ impl Forwarder {
                 self.pump.free.push(frame);
             }
         }
-        self.gathered = gathered;
+        self.batch_frames = batch_frames;
         decided.map(drop)
     }
 
     /// Forwards what had come, for the last time.
     pub(super) fn finish(&mut self) -> Counters {
         self.wait = Duration::ZERO;
-        for _ in 0..=HELD {
+        for _ in 0..=RX_FRAMES {
             match self.round() {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -207,7 +207,7 @@ impl Forwarder {
         // Ended with its device: nobody sends these.
         let counters = &mut self.counters;
         self.pump.give_up(|(), outcome| counters.sent(outcome));
-        self.giver = None;
+        self.punt_sender = None;
         self.counters()
     }
 
@@ -218,23 +218,23 @@ impl Forwarder {
         }
     }
 
-    /// Sleeps until a frame has come, but not for long, and not beyond the time that gathered frames wait.
+    /// Sleeps until a frame arrives, at most until the batch has waited long enough.
     pub(super) fn wait(&mut self) -> io::Result<()> {
-        let patience = if self.gathered.is_empty() {
+        let timeout = if self.batch_frames.is_empty() {
             if let Err(error) = self.worker.processor_mut().idle() {
                 return Err(io::Error::other(error));
             }
-            PATIENCE
+            MAX_SLEEP
         } else {
             // Whole milliseconds, cut off: a sleep of less would end too late.
-            let rest = PATIENCE.min(self.wait.saturating_sub(self.since.elapsed()));
+            let rest = MAX_SLEEP.min(self.wait.saturating_sub(self.since.elapsed()));
             Duration::from_millis(u64::from(rest.subsec_millis()))
         };
         // A device that is gone sends nothing; its frames were counted.
-        self.pump.wait(patience).map(drop)
+        self.pump.wait(timeout).map(drop)
     }
 
-    /// Sends, drops or gives back the frame of this place in the batch.
+    /// Sends, drops or punts a frame of the batch.
     fn dispose(&mut self, number: usize, mut frame: Frame, from: u32) {
         let decision = self.worker.decisions()[number];
         let bytes = self.pump.umem.bytes(&frame);
@@ -244,14 +244,14 @@ impl Forwarder {
             End::Send(port, to) if prepare(&self.pump.umem, &mut frame, &to) => {
                 return self.pump.ports[port].stage(frame, ());
             }
-            End::Send(..) => End::Back(Given::TtlExpired),
+            End::Send(..) => End::Punt(PuntReason::TtlExpired),
             end => end,
         };
         match end {
             End::Drop(Drop::Rule) => self.counters.dropped_by_rule += 1,
             End::Drop(Drop::Route) => self.counters.dropped_by_route += 1,
             End::Drop(Drop::Unfiltered) => self.counters.dropped_unfiltered += 1,
-            End::Back(why) => self.give_back(&frame, from, why),
+            End::Punt(why) => self.punt(&frame, from, why),
             End::Send(..) => {}
         }
         self.pump.free.push(frame);
@@ -265,18 +265,20 @@ impl Forwarder {
         };
         let meaning = hops.get(family, decision.hop());
         if decision.hop() != lpm::NO_ROUTE && *meaning == Forwarding::Punt(Punt::Local) {
-            return End::Back(Given::Local);
+            return End::Punt(PuntReason::Local);
         }
         match decision.verdict() {
             Verdict::Drop => return End::Drop(Drop::Rule),
-            Verdict::NoRoute => return End::Back(Given::NoRoute),
+            Verdict::NoRoute => return End::Punt(PuntReason::NoRoute),
             Verdict::Punt
                 if decision.hop() == lpm::NO_ROUTE && self.gate.is_sole_filter(family) =>
             {
                 return End::Drop(Drop::Unfiltered);
             }
-            Verdict::Punt if decision.hop() == lpm::NO_ROUTE => return End::Back(Given::Unkeyed),
-            Verdict::Punt => return End::Back(Given::Rule),
+            Verdict::Punt if decision.hop() == lpm::NO_ROUTE => {
+                return End::Punt(PuntReason::Unkeyed);
+            }
+            Verdict::Punt => return End::Punt(PuntReason::Rule),
             Verdict::Forward => {}
         }
         let meaning = match meaning {
@@ -287,13 +289,13 @@ impl Forwarder {
         };
         match meaning {
             Forwarding::Neighbour(to) => self.send(bytes, to, family, from),
-            Forwarding::Drop if self.gate.is_kernels(from, family) => End::Back(Given::Policy),
+            Forwarding::Drop if self.gate.is_kernels(from, family) => End::Punt(PuntReason::Policy),
             Forwarding::Drop => End::Drop(Drop::Route),
-            Forwarding::Punt(Punt::Local) => End::Back(Given::Local),
-            Forwarding::Punt(Punt::Refused) => End::Back(Given::Refused),
-            Forwarding::Punt(Punt::Device) => End::Back(Given::Device),
+            Forwarding::Punt(Punt::Local) => End::Punt(PuntReason::Local),
+            Forwarding::Punt(Punt::Refused) => End::Punt(PuntReason::Refused),
+            Forwarding::Punt(Punt::Device) => End::Punt(PuntReason::Device),
             Forwarding::Punt(Punt::Unresolved) | Forwarding::Group(_) => {
-                End::Back(Given::Unresolved)
+                End::Punt(PuntReason::Unresolved)
             }
         }
     }
@@ -301,29 +303,29 @@ impl Forwarder {
     fn send(&self, bytes: &[u8], to: &Adjacency, family: Family, from: u32) -> End {
         let mut ports = self.egress.iter();
         let Some(port) = ports.position(|port| port.ifindex == to.ifindex) else {
-            return End::Back(Given::Device);
+            return End::Punt(PuntReason::Device);
         };
         if !self
             .gate
             .is_open(from, to.ifindex, to.vlan.is_some(), family)
         {
-            return End::Back(Given::Policy);
+            return End::Punt(PuntReason::Policy);
         }
         if packet_length(bytes, family) > to.mtu.min(self.egress[port].mtu) as usize {
-            return End::Back(Given::TooLong);
+            return End::Punt(PuntReason::TooLong);
         }
         End::Send(port, *to)
     }
 
-    fn give_back(&mut self, frame: &Frame, from: u32, why: Given) {
-        self.counters.given_back[why as usize] += 1;
+    fn punt(&mut self, frame: &Frame, from: u32, why: PuntReason) {
+        self.counters.punted[why as usize] += 1;
         let bytes = self.pump.umem.bytes(frame);
-        let given = self
-            .giver
+        let sent = self
+            .punt_sender
             .as_ref()
-            .is_some_and(|giver| giver.give(from, bytes));
-        if !given {
-            self.counters.drops_give_back += 1;
+            .is_some_and(|punt_sender| punt_sender.send(from, bytes));
+        if !sent {
+            self.counters.drops_reinject += 1;
         }
     }
 }
@@ -352,8 +354,8 @@ fn prepare(umem: &Umem, frame: &mut Frame, to: &Adjacency) -> bool {
     }
     // What is behind the packet is not sent on, but for Ethernet's padding.
     let length = ethernet::HEADER + packet_length(umem.bytes(frame), family);
-    if frame.len() > length.max(LEAST_FRAME) {
-        let _shorter = frame.set(frame.headroom(), length.max(LEAST_FRAME));
+    if frame.len() > length.max(MIN_FRAME_LEN) {
+        let _shorter = frame.set(frame.headroom(), length.max(MIN_FRAME_LEN));
     }
     if to.vlan.is_some() {
         // The kernel leaves 256 bytes in front.

@@ -1,4 +1,4 @@
-//! The loaded program and its maps: which frames the threads get, and how frames are given back.
+//! The loaded programs and their maps: one steers frames to threads, one reinjects frames.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -10,12 +10,12 @@ use libbpf_rs::libbpf_sys::xdp_md;
 use netdev::Link;
 use xsk::Port;
 
-use super::LONGEST;
+use super::MAX_FRAME_LEN;
 use crate::policy::{Place, Restraint, code};
 use crate::skel::steer::{SteerSkel, SteerSkelBuilder, types};
 
-/// Frames that are given back by one run.
-pub(super) const GIVEN: usize = 64;
+/// Maximum number of frames that one run reinjects.
+pub(super) const MAX_REINJECT: usize = 64;
 
 /// The program that steers frames to threads.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ pub(super) struct Steering {
     pub(super) local6: Map<[u8; 16], u8>,
 }
 
-/// A program that hands frames to the stack, in an object of its own: one thread gives back.
+/// The program that reinjects frames. It is a second instance of the object, used by one thread.
 #[derive(Debug)]
-pub(super) struct GiveBack {
+pub(super) struct ReinjectProgram {
     program: OwnedFd,
     frames: Map<u32, types::given>,
     next: Map<u32, u32>,
@@ -98,7 +98,7 @@ impl Steering {
     }
 }
 
-impl GiveBack {
+impl ReinjectProgram {
     pub(super) fn load() -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
         let skel = load(&mut storage)?;
@@ -109,25 +109,25 @@ impl GiveBack {
         })
     }
 
-    /// Has the stack take these frames, at most [`GIVEN`], as if they had just come by a device.
-    pub(super) fn give_back(&self, ifindex: u32, frames: &[Vec<u8>]) -> Result<(), Error> {
-        let mut given = types::given {
+    /// Reinjects up to [`MAX_REINJECT`] frames, as if a device had just received them.
+    pub(super) fn reinject(&self, ifindex: u32, frames: &[Vec<u8>]) -> Result<(), Error> {
+        let mut slot = types::given {
             length: 0,
-            frame: [0; LONGEST],
+            frame: [0; MAX_FRAME_LEN],
         };
         for (at, frame) in (0..).zip(frames) {
-            given.frame[..frame.len()].copy_from_slice(frame);
-            given.length = u32::try_from(frame.len()).unwrap_or(0);
-            self.frames.set(&at, &given)?;
+            slot.frame[..frame.len()].copy_from_slice(frame);
+            slot.length = u32::try_from(frame.len()).unwrap_or(0);
+            self.frames.set(&at, &slot)?;
         }
         self.next.set(&0, &0)?;
         let context = xdp_md {
-            data_end: u32::try_from(LONGEST).unwrap_or(0),
+            data_end: u32::try_from(MAX_FRAME_LEN).unwrap_or(0),
             ingress_ifindex: ifindex,
             ..Default::default()
         };
         let run = Run {
-            frame: &[0; LONGEST],
+            frame: &[0; MAX_FRAME_LEN],
             context: context.bytes(),
             repeat: frames.len().max(1) as u64,
             live: true,

@@ -9,14 +9,14 @@ use datapath::Error;
 
 use super::counters::Counters;
 use super::forwarder::Forwarder;
-use crate::gpu::backed::Decider;
+use crate::gpu::cpu_fallback::FallbackProcessor;
 
 #[derive(Debug)]
 pub(super) struct Thread {
     stop: Arc<AtomicBool>,
     counters: Arc<Mutex<Counters>>,
     /// Tables to look up by from now on, and whom to tell when it does.
-    lookups: Sender<(Decider, SyncSender<()>)>,
+    lookups: Sender<(FallbackProcessor, SyncSender<()>)>,
     handle: Option<JoinHandle<()>>,
     why: Arc<OnceLock<String>>,
 }
@@ -27,8 +27,8 @@ impl Thread {
         let counters = Arc::new(Mutex::new(Counters::default()));
         let (stopping, telling) = (Arc::clone(&stop), Arc::clone(&counters));
         let why = Arc::new(OnceLock::new());
-        let said = Arc::clone(&why);
-        let (lookups, others) = channel::<(Decider, SyncSender<()>)>();
+        let failure = Arc::clone(&why);
+        let (lookups, others) = channel::<(FallbackProcessor, SyncSender<()>)>();
         let handle = thread::Builder::new()
             .name("router-af-xdp".into())
             .spawn(move || {
@@ -41,14 +41,14 @@ impl Thread {
                     if let Ok((lookup, done)) = others.try_recv() {
                         forwarder.look_up_by(lookup);
                         // Nobody waits who has gone.
-                        let _told = done.send(());
+                        let _sent = done.send(());
                     }
                     let received = forwarder.round();
                     *telling.lock().unwrap_or_else(PoisonError::into_inner) = forwarder.counters();
                     let received = match received {
                         Ok(received) => received,
                         Err(error) => {
-                            said.get_or_init(|| error.to_string());
+                            failure.get_or_init(|| error.to_string());
                             return tracing::error!("{error}");
                         }
                     };
@@ -77,7 +77,7 @@ impl Thread {
 
     /// Has it look up by these tables from its next batch on. Who receives knows when it does; or that
     /// it has ended.
-    pub(super) fn look_up_by(&self, lookup: Decider) -> Receiver<()> {
+    pub(super) fn look_up_by(&self, lookup: FallbackProcessor) -> Receiver<()> {
         let (done, when) = sync_channel(1);
         let _sent = self.lookups.send((lookup, done));
         when

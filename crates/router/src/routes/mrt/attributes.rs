@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::cursor::{Broken, Cursor};
+use super::cursor::{Cursor, RecordError};
 
 const EXTENDED_LENGTH: u8 = 0x10;
 
@@ -32,10 +32,10 @@ impl<'a> Attributes<'a> {
 
     /// None when there is no next hop. That of `MP_REACH` is taken before the one of `NEXT_HOP`,
     /// which routes to IPv6 do not have and routes by RFC 8950 may have for old readers.
-    pub(super) fn path(mut self) -> Result<Option<Path>, Broken> {
+    pub(super) fn path(mut self) -> Result<Option<Path>, RecordError> {
         let (mut hop, mut reach) = (None, None);
         let mut rank = (0, u8::MAX);
-        while self.bytes.left() > 0 {
+        while self.bytes.remaining() > 0 {
             let flags = self.bytes.u8("flags of an attribute")?;
             let kind = self.bytes.u8("type of an attribute")?;
             let length = if flags & EXTENDED_LENGTH == 0 {
@@ -58,9 +58,9 @@ impl<'a> Attributes<'a> {
 }
 
 /// An `AS_SET` counts as one AS (RFC 4271, 9.1.2.2), confederations not at all (RFC 5065, 5.3).
-fn path_length(mut path: Cursor<'_>, as_bytes: usize) -> Result<u32, Broken> {
+fn path_length(mut path: Cursor<'_>, as_bytes: usize) -> Result<u32, RecordError> {
     let mut length = 0;
-    while path.left() > 0 {
+    while path.remaining() > 0 {
         let kind = path.u8("type of a path segment")?;
         let count = path.u8("length of a path segment")?;
         path.take(usize::from(count) * as_bytes, "path segment")?;
@@ -68,7 +68,7 @@ fn path_length(mut path: Cursor<'_>, as_bytes: usize) -> Result<u32, Broken> {
             1 => 1,
             2 => u32::from(count),
             3 | 4 => 0,
-            _ => return Err(path.broken(&format!("a path segment of type {kind}"))),
+            _ => return Err(path.error(&format!("a path segment of type {kind}"))),
         };
     }
     Ok(length)
@@ -76,7 +76,7 @@ fn path_length(mut path: Cursor<'_>, as_bytes: usize) -> Result<u32, Broken> {
 
 /// Dumps hold the next hop alone (RFC 6396, 4.3.4); some hold the whole attribute, which begins
 /// with an address family, so with a zero byte.
-fn mp_reach(mut value: Cursor<'_>) -> Result<IpAddr, Broken> {
+fn mp_reach(mut value: Cursor<'_>) -> Result<IpAddr, RecordError> {
     let mut length = value.u8("length of a next hop")?;
     if length == 0 {
         value.take(2, "address family")?;
@@ -86,6 +86,6 @@ fn mp_reach(mut value: Cursor<'_>) -> Result<IpAddr, Broken> {
         4 => Ok(IpAddr::V4(Ipv4Addr::from(value.array::<4>("next hop")?))),
         // The second one of 32 bytes is the link-local address, which says nothing elsewhere.
         16 | 32 => Ok(IpAddr::V6(Ipv6Addr::from(value.array::<16>("next hop")?))),
-        _ => Err(value.broken(&format!("a next hop of {length} bytes"))),
+        _ => Err(value.error(&format!("a next hop of {length} bytes"))),
     }
 }

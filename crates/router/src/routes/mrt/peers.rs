@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::Best;
 use super::attributes::Attributes;
-use super::cursor::{Broken, Cursor};
+use super::cursor::{Cursor, RecordError};
 use crate::budget::{Budget, Exhaustion};
 use crate::error::{Fault, Place};
 use crate::routes::{Peer, PeerChoice};
@@ -36,12 +36,12 @@ impl<'a> Peers<'a> {
     }
 
     /// The table of peers for the paths that follow.
-    pub(super) fn read_table(&mut self, mut body: Cursor<'_>) -> Result<(), Broken> {
+    pub(super) fn read_table(&mut self, mut body: Cursor<'_>) -> Result<(), RecordError> {
         body.take(4, "collector")?;
         let name = body.u16("length of the view's name")?;
         body.take(usize::from(name), "name of the view")?;
         let count = body.u16("number of peers")?;
-        let mut table = Vec::with_capacity(usize::from(count).min(body.left()));
+        let mut table = Vec::with_capacity(usize::from(count).min(body.remaining()));
         for _ in 0..count {
             let kind = body.u8("type of a peer")?;
             body.take(4, "identifier of a peer")?;
@@ -58,7 +58,7 @@ impl<'a> Peers<'a> {
         body: &mut Cursor<'_>,
         v6: bool,
         as_bytes: usize,
-    ) -> Result<u32, Broken> {
+    ) -> Result<u32, RecordError> {
         let address = if v6 {
             IpAddr::V6(Ipv6Addr::from(body.array::<16>("address of a peer")?))
         } else {
@@ -70,7 +70,7 @@ impl<'a> Peers<'a> {
             u32::from_be_bytes(body.array("AS of a peer")?)
         };
         let place = self.add(address, autonomous_system);
-        place.map_err(|exhausted| body.broken(&exhausted.to_string()))
+        place.map_err(|exhausted| body.error(&exhausted.to_string()))
     }
 
     /// Places of the peers that paths name by number, once there is a table of them.
@@ -79,7 +79,7 @@ impl<'a> Peers<'a> {
     }
 
     /// What a peer's path comes to by itself.
-    pub(super) fn best(&self, peer: u32, attributes: Attributes<'_>) -> Result<Best, Broken> {
+    pub(super) fn best(&self, peer: u32, attributes: Attributes<'_>) -> Result<Best, RecordError> {
         if !self.wanted(&self.all[peer as usize]) {
             return Ok(Best::NotAsked);
         }

@@ -28,18 +28,18 @@ fn matches(step: &Step, port: u16, protocol: u8) -> bool {
 
 fn walk(chains: &[Chain], at: usize, port: u16, protocol: u8) -> Walk {
     for step in &chains[at].steps {
-        if !matches(step, port, protocol) || step.then == Then::Continue {
+        if !matches(step, port, protocol) || step.verdict == Verdict::Continue {
             continue;
         }
         if !step.certain {
             return Walk::Decided(Action::Punt);
         }
-        match step.then {
-            Then::Continue => {}
-            Then::Decide(action) => return Walk::Decided(action),
-            Then::Return => return Walk::Through,
-            Then::Goto(to) => return walk(chains, to, port, protocol),
-            Then::Jump(to) => {
+        match step.verdict {
+            Verdict::Continue => {}
+            Verdict::Decide(action) => return Walk::Decided(action),
+            Verdict::Return => return Walk::Through,
+            Verdict::Goto(to) => return walk(chains, to, port, protocol),
+            Verdict::Jump(to) => {
                 if let Walk::Decided(action) = walk(chains, to, port, protocol) {
                     return Walk::Decided(action);
                 }
@@ -85,18 +85,18 @@ fn region() -> impl Strategy<Value = Region> {
 /// Chains jump to later ones only.
 fn step(chain: usize) -> impl Strategy<Value = Step> {
     let later = chain + 1..6;
-    let then = prop_oneof![
-        3 => prop_oneof![Just(Action::Accept), Just(Action::Drop), Just(Action::Punt)].prop_map(Then::Decide),
-        1 => Just(Then::Continue),
-        2 => Just(Then::Return),
-        3 => later.clone().prop_map(Then::Jump),
-        2 => later.prop_map(Then::Goto),
+    let verdict = prop_oneof![
+        3 => prop_oneof![Just(Action::Accept), Just(Action::Drop), Just(Action::Punt)].prop_map(Verdict::Decide),
+        1 => Just(Verdict::Continue),
+        2 => Just(Verdict::Return),
+        3 => later.clone().prop_map(Verdict::Jump),
+        2 => later.prop_map(Verdict::Goto),
     ];
     let regions = prop::collection::vec(region(), 1..3);
-    (regions, prop::bool::weighted(0.8), then).prop_map(|(regions, certain, then)| Step {
+    (regions, prop::bool::weighted(0.8), verdict).prop_map(|(regions, certain, verdict)| Step {
         regions,
         certain,
-        then,
+        verdict,
         origin: 0,
     })
 }
@@ -106,12 +106,12 @@ fn chains() -> impl Strategy<Value = Vec<Chain>> {
         let steps = if at == 5 {
             prop::collection::vec(region(), 0..2)
                 .prop_map(|regions| {
-                    let then = Then::Decide(Action::Drop);
+                    let verdict = Verdict::Decide(Action::Drop);
                     let certain = true;
                     vec![Step {
                         regions,
                         certain,
-                        then,
+                        verdict,
                         origin: 0,
                     }]
                 })

@@ -3,12 +3,12 @@
 use acl::Action;
 
 use crate::budget::{Budget, Exhaustion};
-use crate::rules::compile::{Step, Then};
+use crate::rules::compile::{Step, Verdict};
 use crate::rules::region::{Field, Ranges, Region};
 use crate::rules::values;
 
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub(super) struct ParsedRule {
     v6: bool,
     regions: Vec<Region>,
     target: Target,
@@ -78,8 +78,8 @@ pub(super) fn parse<'a>(
     words: impl Iterator<Item = &'a str>,
     v6: bool,
     budget: &Budget,
-) -> Result<Parsed, String> {
-    let mut parsed = Parsed {
+) -> Result<ParsedRule, String> {
+    let mut parsed = ParsedRule {
         v6,
         regions: vec![Region::all(v6)],
         target: Target::None,
@@ -152,7 +152,7 @@ pub(super) fn parse<'a>(
     Ok(parsed)
 }
 
-impl Parsed {
+impl ParsedRule {
     /// Memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         let regions = self.regions.iter().map(Region::bytes).sum::<usize>();
@@ -165,22 +165,22 @@ impl Parsed {
 
     /// The step of this rule, which takes its regions; `chain` knows the places of chains.
     pub(super) fn step(&mut self, origin: u32, chain: impl Fn(&str) -> Option<usize>) -> Step {
-        let then = match &self.target {
-            Target::None => Then::Continue,
-            Target::Goto(name) => chain(name).map_or(Then::Decide(Action::Punt), Then::Goto),
+        let verdict = match &self.target {
+            Target::None => Verdict::Continue,
+            Target::Goto(name) => chain(name).map_or(Verdict::Decide(Action::Punt), Verdict::Goto),
             Target::Jump(name) => match name.as_str() {
-                "ACCEPT" => Then::Decide(Action::Accept),
-                "DROP" => Then::Decide(Action::Drop),
-                "RETURN" => Then::Return,
-                "LOG" | "NFLOG" => Then::Continue,
-                name => chain(name).map_or(Then::Decide(Action::Punt), Then::Jump),
+                "ACCEPT" => Verdict::Decide(Action::Accept),
+                "DROP" => Verdict::Decide(Action::Drop),
+                "RETURN" => Verdict::Return,
+                "LOG" | "NFLOG" => Verdict::Continue,
+                name => chain(name).map_or(Verdict::Decide(Action::Punt), Verdict::Jump),
             },
         };
-        let known = !matches!(then, Then::Decide(Action::Punt));
+        let known = !matches!(verdict, Verdict::Decide(Action::Punt));
         Step {
             regions: std::mem::take(&mut self.regions),
             certain: self.beyond.is_empty() && known,
-            then,
+            verdict,
             origin,
         }
     }

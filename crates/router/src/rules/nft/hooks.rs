@@ -4,7 +4,7 @@ use acl::Action;
 
 use super::Tables;
 use crate::error::{Fault, Place};
-use crate::rules::compile::{self, Then};
+use crate::rules::compile::{self, Verdict};
 use crate::rules::{NoteKind, RuleSet, hook};
 
 pub(super) struct Base<'a> {
@@ -102,8 +102,8 @@ fn only_first_packets(tables: &mut Tables<'_>, at: usize) -> Result<(), Fault> {
     let mut changed = false;
     for step in &mut chain.steps {
         let harmless = matches!(
-            step.then,
-            Then::Decide(Action::Accept) | Then::Return | Then::Continue
+            step.verdict,
+            Verdict::Decide(Action::Accept) | Verdict::Return | Verdict::Continue
         );
         changed |= !harmless;
         step.certain &= harmless;

@@ -6,7 +6,7 @@ use crate::budget::{Budget, Exhaustion};
 use crate::rules::region::{self, Region};
 
 /// Negated concatenations cut packets into no more parts than this.
-const MOST_CUT: usize = 1 << 12;
+const MAX_PARTS: usize = 1 << 12;
 
 /// Packets for which the rule's next statement may be, and whether it is for certain.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub(super) fn misses(
         let mut left = vec![part.region.clone()];
         for packets in packets {
             left = region::difference(left, slice::from_ref(packets), budget)?;
-            if misses.len() + left.len() > MOST_CUT {
+            if misses.len() + left.len() > MAX_PARTS {
                 return Ok(None);
             }
         }

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::members::{only, text};
 use super::parts::{Part, hits, misses};
-use super::selector::{self, Of, Protocols, Selector};
+use super::selector::{self, Protocols, Selector, Subject};
 use super::{Table, sets};
 use crate::budget::{Budget, Exhaustion};
-use crate::rules::compile::{Step, Then};
+use crate::rules::compile::{Step, Verdict};
 use crate::rules::region::{Field, Ranges, Region};
 
 /// Matches of iptables that change nothing, so that others may be left out where they fail.
@@ -36,7 +36,7 @@ const PURE: [&str; 20] = [
 ];
 
 #[derive(Debug, Default)]
-pub(super) struct Parsed {
+pub(super) struct ParsedRule {
     /// What regions cannot say.
     pub(super) beyond: Vec<String>,
     /// What nobody does.
@@ -62,7 +62,7 @@ struct Reader<'a> {
     origin: u32,
     parts: Vec<Part>,
     steps: Vec<Step>,
-    parsed: Parsed,
+    parsed: ParsedRule,
 }
 
 pub(super) fn parse<'a>(
@@ -71,7 +71,7 @@ pub(super) fn parse<'a>(
     table: &'a Table<'a>,
     origin: u32,
     budget: &'a Budget,
-) -> Result<(Parsed, Vec<Step>), String> {
+) -> Result<(ParsedRule, Vec<Step>), String> {
     let all = |v6: &bool| Part {
         region: Region::all(*v6),
         certain: true,
@@ -82,7 +82,7 @@ pub(super) fn parse<'a>(
         origin,
         parts: families.iter().map(all).collect(),
         steps: Vec::new(),
-        parsed: Parsed::default(),
+        parsed: ParsedRule::default(),
     };
     let mut statements = statements.iter();
     while let Some(statement) = statements.next() {
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
             "xt" => return self.extension(body),
             _ => {
                 match verdict(statement, self.table)? {
-                    Some(then) => self.decide(self.parts.clone(), then)?,
+                    Some(verdict) => self.decide(self.parts.clone(), verdict)?,
                     None => self.punt(name.to_owned())?,
                 }
                 return Ok(false);
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         } else if let Some(kept) = misses(&self.parts, &packets, self.budget)? {
             self.parts = kept;
         } else {
-            self.doubt(format!("!= of {} concatenations", packets.len()));
+            self.mark_uncertain(format!("!= of {} concatenations", packets.len()));
         }
         if let (Some(v6), "==") = (unsaid_family(right, &selectors)?, operator) {
             let mut doubted = false;
@@ -237,11 +237,11 @@ impl<'a> Reader<'a> {
             self.punt(selector::describe(left))?;
             return Ok(false);
         }
-        self.doubt(selector::describe(left));
+        self.mark_uncertain(selector::describe(left));
         Ok(true)
     }
 
-    fn doubt(&mut self, why: String) {
+    fn mark_uncertain(&mut self, why: String) {
         self.beyond(why);
         for part in &mut self.parts {
             part.certain = false;
@@ -250,8 +250,8 @@ impl<'a> Reader<'a> {
 
     /// Leaves what has come so far to the kernel, which may change packets or its own state.
     fn punt(&mut self, why: String) -> Result<(), Exhaustion> {
-        self.doubt(why);
-        self.decide(self.parts.clone(), Then::Decide(Action::Punt))
+        self.mark_uncertain(why);
+        self.decide(self.parts.clone(), Verdict::Decide(Action::Punt))
     }
 
     fn beyond(&mut self, why: String) {
@@ -260,8 +260,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn decide(&mut self, parts: Vec<Part>, then: Then) -> Result<(), Exhaustion> {
-        if then == Then::Continue {
+    fn decide(&mut self, parts: Vec<Part>, verdict: Verdict) -> Result<(), Exhaustion> {
+        if verdict == Verdict::Continue {
             return Ok(());
         }
         let (sure, unsure): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.certain);
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
                 let step = Step {
                     regions,
                     certain,
-                    then,
+                    verdict,
                     origin: self.origin,
                 };
                 self.budget.hold(step.bytes())?;
@@ -298,11 +298,11 @@ impl<'a> Reader<'a> {
             let Some([values, target]) = element.as_array().map(Vec::as_slice) else {
                 return Ok(false);
             };
-            let Some(then) = verdict(target, self.table)? else {
+            let Some(verdict) = verdict(target, self.table)? else {
                 return Ok(false);
             };
             if sets::plain(values).is_some_and(|values| values == "*") {
-                rest = Some(then);
+                rest = Some(verdict);
                 continue;
             }
             let Some(packets) = sets::packets([values], &selectors, self.budget)? else {
@@ -311,17 +311,17 @@ impl<'a> Reader<'a> {
             bytes += packets.iter().map(Region::bytes).sum::<usize>();
             self.budget.room(bytes)?;
             // What comes back must not meet the element for all others; the rest is decided by then.
-            if matches!(then, Then::Jump(_) | Then::Continue) {
+            if matches!(verdict, Verdict::Jump(_) | Verdict::Continue) {
                 back.push(values);
             }
-            decided.push((packets, then));
+            decided.push((packets, verdict));
         }
         let before = self.parts.clone();
         let vague = self.guard(&selectors)?;
         let others = match (rest, sets::packets(back, &selectors, self.budget)?) {
-            (Some(then), Some(back)) => {
+            (Some(verdict), Some(back)) => {
                 let others = misses(&self.parts, &back, self.budget)?;
-                others.map(|others| (others, then))
+                others.map(|others| (others, verdict))
             }
             _ => None,
         };
@@ -329,14 +329,14 @@ impl<'a> Reader<'a> {
             self.parts = before;
             return Ok(false);
         }
-        for (packets, then) in decided {
+        for (packets, verdict) in decided {
             let met = hits(&self.parts, &packets, self.budget)?;
-            self.decide(met, then)?;
+            self.decide(met, verdict)?;
         }
-        if let Some((others, then)) = others {
-            self.decide(others, then)?;
+        if let Some((others, verdict)) = others {
+            self.decide(others, verdict)?;
         }
-        self.decide(vague, Then::Decide(Action::Punt))?;
+        self.decide(vague, Verdict::Decide(Action::Punt))?;
         Ok(true)
     }
 
@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
         match (word("type"), name) {
             ("match", "comment") => Ok(true),
             ("match", _) if PURE.contains(&name) => {
-                self.doubt(format!("-m {name}"));
+                self.mark_uncertain(format!("-m {name}"));
                 Ok(true)
             }
             ("target", "LOG" | "NFLOG") => {
@@ -377,7 +377,7 @@ fn unsaid_family(right: &Value, selectors: &[Selector]) -> Result<Option<bool>, 
     let [selector] = selectors else {
         return Ok(None);
     };
-    if selector.of != Of::Field(Field::Protocol) || selector.v6.is_some() || !is_one(right) {
+    if selector.of != Subject::Field(Field::Protocol) || selector.v6.is_some() || !is_one(right) {
         return Ok(None);
     }
     Ok(match sets::values(right, *selector)? {
@@ -392,7 +392,7 @@ fn is_one(right: &Value) -> bool {
 }
 
 /// The verdict that a statement is.
-fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Then>, String> {
+fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Verdict>, String> {
     let Some((name, body)) = only(statement) else {
         return Ok(None);
     };
@@ -402,12 +402,12 @@ fn verdict(statement: &Value, table: &Table<'_>) -> Result<Option<Then>, String>
         chain.ok_or_else(|| format!("no chain {name} in the table"))
     };
     Ok(Some(match name {
-        "accept" => Then::Decide(Action::Accept),
-        "drop" => Then::Decide(Action::Drop),
-        "continue" => Then::Continue,
-        "return" => Then::Return,
-        "jump" => Then::Jump(target()?),
-        "goto" => Then::Goto(target()?),
+        "accept" => Verdict::Decide(Action::Accept),
+        "drop" => Verdict::Decide(Action::Drop),
+        "continue" => Verdict::Continue,
+        "return" => Verdict::Return,
+        "jump" => Verdict::Jump(target()?),
+        "goto" => Verdict::Goto(target()?),
         _ => return Ok(None),
     }))
 }

@@ -10,14 +10,14 @@ use crate::rules::region::{Field, Ranges, Region};
 /// A part of the five-tuple, and the packets that have it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selector {
-    pub(super) of: Of,
+    pub(super) of: Subject,
     /// Only packets of this family.
     pub(super) v6: Option<bool>,
     pub(super) protocols: Protocols,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum Subject {
     Field(Field),
     Family,
 }
@@ -88,11 +88,11 @@ fn selector(left: &Value) -> Option<Selector> {
     let (kind, body) = only(left)?;
     let word = |name: &str| body.get(name).and_then(Value::as_str);
     let new = |of, v6, protocols| Selector { of, v6, protocols };
-    let field = |field, v6| new(Of::Field(field), v6, Protocols::All);
+    let field = |field, v6| new(Subject::Field(field), v6, Protocols::All);
     if kind == "meta" {
         return match word("key")? {
             "l4proto" => Some(field(Field::Protocol, None)),
-            "nfproto" | "protocol" => Some(new(Of::Family, None, Protocols::All)),
+            "nfproto" | "protocol" => Some(new(Subject::Family, None, Protocols::All)),
             _ => None,
         };
     }
@@ -117,7 +117,7 @@ fn selector(left: &Value) -> Option<Selector> {
                 "th" => Protocols::Ports,
                 _ => Protocols::One(protocol(header)?),
             };
-            Some(new(Of::Field(field), None, protocols))
+            Some(new(Subject::Field(field), None, protocols))
         }
         _ => None,
     }
@@ -138,7 +138,7 @@ pub(super) fn implied(left: &Value) -> Option<Selector> {
         "ip6" => (Some(true), Protocols::All),
         header => (None, Protocols::One(protocol(header)?)),
     };
-    let of = Of::Family;
+    let of = Subject::Family;
     Some(Selector { of, v6, protocols })
 }
 

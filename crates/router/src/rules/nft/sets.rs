@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Table;
 use super::members::{list, only, text};
-use super::selector::{Of, Selector};
+use super::selector::{Selector, Subject};
 use crate::budget::{Budget, Exhaustion};
 use crate::rules::region::{Field, Ranges, Region};
 use crate::rules::values;
@@ -130,11 +130,11 @@ pub(super) fn regions(
     let mut regions = Vec::with_capacity(2);
     for v6 in [false, true] {
         let is_other = |(selector, values): &(Selector, Ranges)| match selector.of {
-            Of::Field(Field::Source | Field::Destination) => {
+            Subject::Field(Field::Source | Field::Destination) => {
                 selector.v6.is_some_and(|family| family != v6)
             }
-            Of::Field(_) => false,
-            Of::Family => {
+            Subject::Field(_) => false,
+            Subject::Family => {
                 let this = Ranges::one(family(v6), family(v6));
                 values.intersect(&this).is_empty()
             }
@@ -144,7 +144,7 @@ pub(super) fn regions(
         }
         let mut region = Region::all(v6);
         for (selector, values) in tuple {
-            if let Of::Field(field) = selector.of {
+            if let Subject::Field(field) = selector.of {
                 region.keep(field, values, false, budget)?;
             }
         }
@@ -193,20 +193,20 @@ fn single(value: &Value, selector: Selector) -> Result<Option<(u128, u128)>, Str
         _ => return Ok(None),
     };
     let ranges = match selector.of {
-        Of::Field(Field::Source | Field::Destination) => {
+        Subject::Field(Field::Source | Field::Destination) => {
             let (v6, ranges) = values::addresses(&word)?;
             if selector.v6 != Some(v6) {
                 return Err(format!("{word} is of the other family"));
             }
             ranges
         }
-        Of::Field(Field::SourcePort | Field::DestinationPort) => values::ports(&word, '-')?,
+        Subject::Field(Field::SourcePort | Field::DestinationPort) => values::ports(&word, '-')?,
         // What /etc/protocols calls 0.
-        Of::Field(Field::Protocol) => match word.as_str() {
+        Subject::Field(Field::Protocol) => match word.as_str() {
             "ip" | "hopopt" => Ranges::one(0, 0),
             word => values::protocol(word)?,
         },
-        Of::Family => match word.as_str() {
+        Subject::Family => match word.as_str() {
             "ipv4" | "ip" | "2" => Ranges::one(family(false), family(false)),
             "ipv6" | "ip6" | "10" => Ranges::one(family(true), family(true)),
             _ => return Ok(None),

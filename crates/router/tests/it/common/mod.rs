@@ -4,9 +4,9 @@ pub(crate) mod mrt;
 pub(crate) mod network;
 pub(crate) mod programs;
 
-use router::routes::{Imported, Options, read};
+use router::routes::{Options, RouteImport, read};
 
-pub(crate) fn import(text: impl AsRef<[u8]>) -> Imported {
+pub(crate) fn import(text: impl AsRef<[u8]>) -> RouteImport {
     read("test", text.as_ref(), &Options::default()).unwrap()
 }
 
@@ -16,7 +16,7 @@ pub(crate) fn refusal(text: impl AsRef<[u8]>) -> String {
 }
 
 /// Each route as a line.
-pub(crate) fn written(imported: &Imported) -> Vec<String> {
+pub(crate) fn written(imported: &RouteImport) -> Vec<String> {
     let routes = &imported.routes;
     let target = |at: u32| &routes.targets[at as usize];
     let v4 = routes.v4.iter();

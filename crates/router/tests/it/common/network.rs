@@ -9,7 +9,7 @@ use lpm::NextHop;
 use router::forward::{Adjacency, Family};
 use testbed::{Host, HostSpec, LinkKind, LinkSpec, Neighbours, Topology};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn topology(neighbours: Neighbours, server_mtu: u32) -> Topology {
     let mut topology = Topology::default();
@@ -40,7 +40,7 @@ pub(crate) fn hop(number: u16) -> NextHop {
 
 /// Waits for a condition.
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(2));
@@ -95,8 +95,8 @@ pub(crate) fn converse(client: &Host, server: &Host, at: SocketAddr) {
         stream.write_all(&all).unwrap();
     });
     let talk = || {
-        let mut stream = TcpStream::connect_timeout(&at, PATIENCE).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = TcpStream::connect_timeout(&at, TIMEOUT).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let sent: Vec<u8> = (0..=250).cycle().take(BYTES).collect();
         stream.write_all(&sent).unwrap();
         let mut back = vec![0; BYTES];

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::lab::{Followed, PATIENCE, Running, Space, await_agreement, follow, ip, until};
+use super::lab::{Running, Space, TIMEOUT, TestFollower, await_agreement, follow, ip, until};
 use crate::common::programs::installed;
 
 /// What each of two neighbours announces.
@@ -12,7 +12,7 @@ const ROUTES: usize = 500;
 
 /// Soon, where a session ends before it stood, as two that open one to each other at once may.
 /// By itself BIRD waits a minute then.
-const BIRD_TRIES_AGAIN: &str = "connect retry time 1; connect delay time 1; error wait time 1,1;";
+const BIRD_RETRY_TIMES: &str = "connect retry time 1; connect delay time 1; error wait time 1,1;";
 
 /// A router with two neighbours, on eth1 (10.1.0.0/24) and eth2 (10.2.0.0/24).
 pub(crate) struct Network {
@@ -56,10 +56,10 @@ impl Network {
         let mut config = format!(
             "router id 10.{n}.0.2;\nprotocol device {{}}\n\
              protocol bgp to4 {{ local 10.{n}.0.2 as 6500{n}; neighbor 10.{n}.0.1 as 65000;\n\
-             {BIRD_TRIES_AGAIN}\n\
+             {BIRD_RETRY_TIMES}\n\
              ipv4 {{ import none; export all; next hop self; }}; }}\n\
              protocol bgp to6 {{ local fd0{n}::2 as 6500{n}; neighbor fd0{n}::1 as 65000;\n\
-             {BIRD_TRIES_AGAIN}\n\
+             {BIRD_RETRY_TIMES}\n\
              ipv6 {{ import none; export all; next hop self; }}; }}\n\
              protocol static s4 {{ ipv4;\n"
         );
@@ -72,7 +72,7 @@ impl Network {
     }
 
     /// Both announcers' routes by these neighbours' link-layer addresses.
-    fn arrive(&self, followed: &Followed, by: &[usize]) {
+    fn arrive(&self, followed: &TestFollower, by: &[usize]) {
         let macs: Vec<_> = by
             .iter()
             .map(|n| self.neighbours[n - 1].mac("eth0"))
@@ -96,7 +96,7 @@ impl Network {
         await_agreement(&self.router, followed, &addresses);
     }
 
-    fn gone(&self, followed: &Followed, to: &str) {
+    fn gone(&self, followed: &TestFollower, to: &str) {
         until(&format!("no route to {to}"), followed, |follow| {
             follow.plane().forward(ip(to), 0).is_none()
         });
@@ -132,7 +132,7 @@ fn fail_over(network: &Network, mut announcers: [Running; 2], shared: bool) {
     network.gone(&followed, "2001:db8::1");
     let status = followed.status();
     assert_eq!((status.overruns, status.ipv4.unplaced), (0, 0));
-    assert_eq!(status.told.refusals, 0);
+    assert_eq!(status.plane_calls.refusals, 0);
     assert!(status.event_lag_us.count > 0);
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn bird_router(network: &Network, paths: &str) -> Running {
             writeln!(
                 config,
                 "protocol bgp {family}n{n} {{ local {address}1 as 65000; neighbor {address}2 as \
-                 6500{n}; {BIRD_TRIES_AGAIN}\n\
+                 6500{n}; {BIRD_RETRY_TIMES}\n\
                  {family} {{ import filter {{ bgp_local_pref = {preference}; accept; }}; export none; }}; }}"
             )
             .unwrap();
@@ -248,7 +248,7 @@ fn frr_router(network: &Network, paths: usize) -> Option<[Running; 2]> {
         // bgpd that finds no zebra looks again after ten seconds, and refuses IPv6 updates till then.
         let started = Instant::now();
         while !folder.join("zserv.api").exists() {
-            assert!(started.elapsed() < PATIENCE, "zebra did not start");
+            assert!(started.elapsed() < TIMEOUT, "zebra did not start");
             std::thread::sleep(Duration::from_millis(2));
         }
         running

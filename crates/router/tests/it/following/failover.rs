@@ -21,7 +21,7 @@ use sys::clock::monotonic_ns;
 use sys::ethtool::Ethtool;
 
 use super::daemons::{Network, bird_router};
-use super::lab::{PATIENCE, Running, Space, ip};
+use super::lab::{Running, Space, TIMEOUT, ip};
 use crate::common::programs::installed;
 
 /// Both neighbours have it, and announce a network that it is in.
@@ -119,7 +119,7 @@ impl Rig {
             if routes.iter().any(|route| route.to.starts_with(&gateway)) {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "not {gateway}: {routes:?}");
+            assert!(started.elapsed() < TIMEOUT, "not {gateway}: {routes:?}");
             // The one that is waited for needs the same lock.
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -193,7 +193,7 @@ impl Rig {
                 if found {
                     return now;
                 }
-                assert!(started.elapsed() < PATIENCE, "no route by {gateway}");
+                assert!(started.elapsed() < TIMEOUT, "no route by {gateway}");
             }
         })
     }
@@ -278,7 +278,7 @@ impl Stream {
         let started = Instant::now();
         let arrived = |got: &Mutex<Vec<u64>>| got.lock().unwrap().last() >= Some(&end);
         while !self.shared.got.iter().any(arrived) {
-            assert!(started.elapsed() < PATIENCE, "packet {end} does not arrive");
+            assert!(started.elapsed() < TIMEOUT, "packet {end} does not arrive");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -410,13 +410,13 @@ fn a_link_that_goes_down_takes_no_packet_of_later() {
 
 /// What the changes of one kind came to.
 #[derive(Default)]
-struct Measured {
+struct Measurements {
     us: Vec<f64>,
     packets: Vec<usize>,
 }
 
-impl Measured {
-    fn told(&self, what: &str) -> String {
+impl Measurements {
+    fn summary(&self, what: &str) -> String {
         let n = self.us.len();
         let (median, within) = (median(&self.us), median_interval(&self.us));
         let (median, within) = (median.unwrap(), within.unwrap());
@@ -459,13 +459,13 @@ fn measure() {
     }
     let outcome = stream.finish();
     for (what, phases) in &kinds {
-        let mut measured = Measured::default();
+        let mut measured = Measurements::default();
         for phase in phases {
             let (us, packets) = outcome.after_event(phase);
             measured.us.push(us);
             measured.packets.push(packets);
         }
-        eprintln!("{}", measured.told(what));
+        eprintln!("{}", measured.summary(what));
     }
     eprintln!(
         "{} packets, {} lost, of these {} for want of room",

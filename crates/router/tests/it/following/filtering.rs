@@ -8,7 +8,7 @@ use router::forward::Forwarding;
 use router::rules::RuleSet;
 
 use super::kernel::{is, router};
-use super::lab::{PATIENCE, follow_with};
+use super::lab::{TIMEOUT, follow_with};
 use super::plane::Memory;
 
 #[test]
@@ -21,13 +21,13 @@ fn routes_change_while_rules_are_compiled() {
     let mut plane = Memory::new();
     plane.compiling = std::sync::Arc::new(move || {
         begin.send(()).unwrap();
-        ended.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        ended.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
     });
     let followed = follow_with(&router, plane, Options::default());
     followed.with(|follow| follow.plane_mut().calls.clear());
     std::thread::scope(|scope| {
         let filter = scope.spawn(|| followed.rules(&RuleSet::default()));
-        begun.recv_timeout(PATIENCE).unwrap();
+        begun.recv_timeout(TIMEOUT).unwrap();
         // The compiler goes on only after the route.
         router.run("ip route add blackhole 192.0.2.0/24");
         is(&followed, "192.0.2.1", Forwarding::Drop);

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use router::follow::{Options, Sync};
+use router::follow::{Options, SyncState};
 use router::forward::{Forwarding, Punt};
 use sys::require::{Class, skip};
 
-use super::lab::{Followed, Space, assert_agree, follow, follow_with, ip, until};
+use super::lab::{Space, TestFollower, assert_agree, follow, follow_with, ip, until};
 use super::plane::Memory;
 
-const UNRESOLVED: Forwarding = Forwarding::Punt(Punt::Unresolved);
+const PUNT_UNRESOLVED: Forwarding = Forwarding::Punt(Punt::Unresolved);
 
 /// A router with two cables: eth1 (10.1.0.1/24, fd01::1/64) and eth2 (10.2.0.1/24, fd02::1/64)
 /// to hosts with .2 and ::2.
@@ -27,7 +27,13 @@ pub(crate) fn router(name: &str) -> Option<(Space, Space, Space)> {
     Some((router, one, two))
 }
 
-pub(crate) fn leaves_to(space: &Space, followed: &Followed, to: &str, mac: [u8; 6], device: &str) {
+pub(crate) fn leaves_to(
+    space: &Space,
+    followed: &TestFollower,
+    to: &str,
+    mac: [u8; 6],
+    device: &str,
+) {
     let index = space.index(device);
     until(&format!("{to} by {device}"), followed, |follow| {
         let adjacency = follow.plane().neighbour(ip(to), 0);
@@ -35,7 +41,7 @@ pub(crate) fn leaves_to(space: &Space, followed: &Followed, to: &str, mac: [u8; 
     });
 }
 
-pub(crate) fn is(followed: &Followed, to: &str, what: impl Into<Option<Forwarding>>) {
+pub(crate) fn is(followed: &TestFollower, to: &str, what: impl Into<Option<Forwarding>>) {
     let what = what.into();
     until(&format!("{to} is {what:?}"), followed, |follow| {
         follow.plane().forward(ip(to), 0) == what
@@ -121,7 +127,7 @@ fn kinds_of_routes_are_what_the_kernel_makes_of_them() {
         Some(Forwarding::Punt(Punt::Refused)),
     );
     is(&followed, "10.1.0.1", Forwarding::Punt(Punt::Local));
-    is(&followed, "10.1.0.77", UNRESOLVED);
+    is(&followed, "10.1.0.77", PUNT_UNRESOLVED);
     for (route, to) in [
         ("del default", "192.0.3.0"),
         ("del 203.0.113.0/24 metric 10", "203.0.113.1"),
@@ -158,7 +164,7 @@ fn neighbours_are_followed() {
     leaves_to(&router, &followed, "2001:db8::1", two.mac("eth0"), "eth2");
     // They are neighbours on a link as well; others there are the kernel's to find.
     leaves_to(&router, &followed, "10.1.0.2", one.mac("eth0"), "eth1");
-    is(&followed, "10.1.0.9", UNRESOLVED);
+    is(&followed, "10.1.0.9", PUNT_UNRESOLVED);
     router.run("ip neigh add 10.1.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
     leaves_to(&router, &followed, "10.1.0.9", [2, 0, 0, 0, 0, 9], "eth1");
     router.run("ip neigh replace 10.1.0.9 lladdr 02:00:00:00:00:0a dev eth1 nud permanent");
@@ -169,7 +175,7 @@ fn neighbours_are_followed() {
     router.run("ip route del 10.1.0.8/29");
     leaves_to(&router, &followed, "10.1.0.9", [2, 0, 0, 0, 0, 10], "eth1");
     router.run("ip neigh del 10.1.0.9 dev eth1");
-    is(&followed, "10.1.0.9", UNRESOLVED);
+    is(&followed, "10.1.0.9", PUNT_UNRESOLVED);
     router.run("ip neigh replace 10.1.0.2 lladdr 02:00:00:00:00:0b dev eth1 nud permanent");
     leaves_to(
         &router,
@@ -206,8 +212,8 @@ fn what_a_link_carries_goes_with_it() {
     leaves_to(&router, &followed, "100.64.0.1", two.mac("eth0"), "eth2");
     // No carrier: the kernel keeps its routes, and packets are its to refuse.
     one.run("ip link set eth0 down");
-    is(&followed, "203.0.113.1", UNRESOLVED);
-    is(&followed, "192.0.2.1", UNRESOLVED);
+    is(&followed, "203.0.113.1", PUNT_UNRESOLVED);
+    is(&followed, "192.0.2.1", PUNT_UNRESOLVED);
     one.run("ip link set eth0 up");
     leaves_to(&router, &followed, "203.0.113.1", one.mac("eth0"), "eth1");
     // Down: its routes are gone, without a word for IPv4.
@@ -231,7 +237,7 @@ fn what_a_link_carries_goes_with_it() {
     // A new listing finds nothing else.
     let listings = followed.status().listings;
     until("another listing", &followed, |follow| {
-        follow.status().listings > listings || !follow.is_in_doubt()
+        follow.status().listings > listings || !follow.needs_resync()
     });
     assert_agree(&router, &followed, &ours);
 }
@@ -359,7 +365,7 @@ fn after_an_overrun_all_is_as_in_the_kernel() {
         return;
     };
     let options = Options {
-        room: 4 << 10,
+        recv_buffer_bytes: 4 << 10,
         ..Options::default()
     };
     let followed = follow_with(&router, Memory::new(), options);
@@ -382,7 +388,7 @@ fn after_an_overrun_all_is_as_in_the_kernel() {
     until("2000 are left", &followed, |follow| {
         let gone = |n: usize| follow.plane().forward(addresses[n], 0).is_none();
         let wrong = (0..4000).find(|n| gone(*n) != (1000..3000).contains(n));
-        wrong.is_none() && follow.status().sync == Sync::Following
+        wrong.is_none() && follow.status().sync == SyncState::Following
     });
     let status = followed.status();
     assert!(status.overruns > 0, "{status:?}");
@@ -421,7 +427,7 @@ fn calls_come_in_an_order_that_sends_nothing_astray() {
     );
     assert!(calls[0].starts_with("203.0.113.0/24 Some("), "{calls:?}");
     router.run("ip route replace 203.0.113.0/24 via 10.1.0.10");
-    is(&followed, "203.0.113.1", UNRESOLVED);
+    is(&followed, "203.0.113.1", PUNT_UNRESOLVED);
     let calls = told();
     assert!(
         calls[0].contains("= Punt(Unresolved)"),

@@ -13,7 +13,7 @@ use sys::netns::{self, Namespace};
 use super::plane::Memory;
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A namespace that goes with its value, and what runs in it.
 pub(crate) struct Space {
@@ -122,13 +122,13 @@ impl Drop for Running {
     }
 }
 
-pub(crate) type Followed = Follower<Memory>;
+pub(crate) type TestFollower = Follower<Memory>;
 
-pub(crate) fn follow(space: &Space) -> Followed {
+pub(crate) fn follow(space: &Space) -> TestFollower {
     follow_with(space, Memory::new(), Options::default())
 }
 
-pub(crate) fn follow_with(space: &Space, mut plane: Memory, options: Options) -> Followed {
+pub(crate) fn follow_with(space: &Space, mut plane: Memory, options: Options) -> TestFollower {
     space.inside(|| {
         let make = |v4, v6| {
             plane.v4 = Fib4::build(v4, Layout4::Words)?;
@@ -140,10 +140,10 @@ pub(crate) fn follow_with(space: &Space, mut plane: Memory, options: Options) ->
 }
 
 /// Waits until something holds of the state, which is what fails otherwise.
-pub(crate) fn until(what: &str, followed: &Followed, holds: impl Fn(&Follow<Memory>) -> bool) {
+pub(crate) fn until(what: &str, followed: &TestFollower, holds: impl Fn(&Follow<Memory>) -> bool) {
     let started = Instant::now();
     while !followed.with(|follow| holds(follow)) {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             let (status, hops) = (
                 followed.status(),
                 followed.with(|follow| follow.next_hops()),
@@ -159,7 +159,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 }
 
 /// Where a packet of this machine goes, in the words that both sides are compared by.
-pub(crate) fn kernels_way(
+pub(crate) fn kernel_path(
     netlink: &mut Netlink,
     names: &dyn Fn(u32) -> String,
     to: IpAddr,
@@ -182,7 +182,7 @@ pub(crate) fn kernels_way(
 }
 
 /// The same of the follower: any of these.
-pub(crate) fn followed_ways(follow: &Follow<Memory>, to: IpAddr) -> Vec<String> {
+pub(crate) fn follower_paths(follow: &Follow<Memory>, to: IpAddr) -> Vec<String> {
     let Some(route) = follow.routes(Some(to), 1).pop() else {
         return vec!["unreachable".into()];
     };
@@ -202,19 +202,19 @@ pub(crate) fn followed_ways(follow: &Follow<Memory>, to: IpAddr) -> Vec<String> 
 }
 
 /// That both say the same of all these addresses.
-pub(crate) fn assert_agree(space: &Space, followed: &Followed, addresses: &[IpAddr]) {
+pub(crate) fn assert_agree(space: &Space, followed: &TestFollower, addresses: &[IpAddr]) {
     assert_eq!(disagreement(space, followed, addresses), None);
 }
 
 /// That they come to say the same, where a daemon may be changing routes: some take one away before they add it again.
-pub(crate) fn await_agreement(space: &Space, followed: &Followed, addresses: &[IpAddr]) {
+pub(crate) fn await_agreement(space: &Space, followed: &TestFollower, addresses: &[IpAddr]) {
     let started = Instant::now();
     while let Some(what) = disagreement(space, followed, addresses) {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < TIMEOUT, "{what}");
     }
 }
 
-fn disagreement(space: &Space, followed: &Followed, addresses: &[IpAddr]) -> Option<String> {
+fn disagreement(space: &Space, followed: &TestFollower, addresses: &[IpAddr]) -> Option<String> {
     space.inside(|| {
         let mut netlink = Netlink::new().unwrap();
         let links = netlink.links().unwrap();
@@ -223,8 +223,8 @@ fn disagreement(space: &Space, followed: &Followed, addresses: &[IpAddr]) -> Opt
             link.map_or_else(|| index.to_string(), |link| link.name.clone())
         };
         addresses.iter().find_map(|to| {
-            let kernels = kernels_way(&mut netlink, &names, *to);
-            let ours = followed.with(|follow| followed_ways(follow, *to));
+            let kernels = kernel_path(&mut netlink, &names, *to);
+            let ours = followed.with(|follow| follower_paths(follow, *to));
             let differ = !ours.contains(&kernels);
             differ.then(|| format!("{to}: the kernel {kernels}, we {ours:?}"))
         })

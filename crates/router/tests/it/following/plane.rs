@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use lpm::{Fib4, Fib6, Layout4, Layout6, NextHop, Prefix4, Prefix6};
-use router::forward::{Adjacency, Compiler, Family, Forwarding, Plane, Rest, nothing};
+use router::forward::{Adjacency, Cleanup, Compiler, Family, Forwarding, Plane, no_cleanup};
 
 pub(crate) struct Memory {
     pub(crate) v4: Fib4,
@@ -96,7 +96,7 @@ impl From<Infallible> for Unable {
 
 impl Plane for Memory {
     type Error = Unable;
-    type Compiled = ();
+    type RuleTables = ();
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Unable> {
         self.means_something(Family::V4, hop);
@@ -164,8 +164,8 @@ impl Plane for Memory {
         })
     }
 
-    fn enforce(&mut self, (): ()) -> Result<Rest, Unable> {
+    fn enforce(&mut self, (): ()) -> Result<Cleanup, Unable> {
         self.note(|| "rules".to_owned());
-        Ok(nothing())
+        Ok(no_cleanup())
     }
 }

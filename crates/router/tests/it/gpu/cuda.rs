@@ -1,6 +1,6 @@
 //! The kernels for NVIDIA's devices, none of which has to be here: their compiler alone.
 
-use router::gpu::{KERNELS, STAYING};
+use router::gpu::{KERNELS, PERSISTENT_SOURCE};
 
 /// Compiles a source for an architecture; none, with the skip reported, where there is no compiler.
 fn compiled(source: &str, architecture: &str) -> Option<Result<Vec<u8>, gpu::Error>> {
@@ -17,7 +17,7 @@ fn compiled(source: &str, architecture: &str) -> Option<Result<Vec<u8>, gpu::Err
 #[test]
 fn kernels_compile_for_architectures_old_and_new() {
     for architecture in ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"] {
-        let Some(binary) = compiled(STAYING, architecture) else {
+        let Some(binary) = compiled(PERSISTENT_SOURCE, architecture) else {
             return;
         };
         let binary = binary.unwrap();

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use gpu::{Backend, DeviceInfo, Kind, Memory};
-use router::gpu::{Copy, Launching, Options, Schedule, Width};
+use router::gpu::{CopyMode, LaunchMode, Options, Schedule, Width};
 
 use super::{able, agree, contents, frames};
 
@@ -27,13 +27,13 @@ fn every_gpu_decides_as_cpus_do() {
     let contents = contents();
     let frames = frames(&contents, 3000);
     for device in graphics() {
-        for (at, (launching, memory, schedule)) in ways().enumerate() {
+        for (at, (launch_mode, memory, schedule)) in ways().enumerate() {
             let options = Options {
-                launching,
+                launch_mode,
                 memory,
                 schedule,
                 result: Width::ALL[at % Width::ALL.len()],
-                copy: Copy::ALL[at / 2 % 2],
+                copy: CopyMode::ALL[at / 2 % 2],
                 streams: NonZeroUsize::new(1 + at % 2).unwrap(),
                 ..Options::of(device.clone())
             };
@@ -45,15 +45,15 @@ fn every_gpu_decides_as_cpus_do() {
 }
 
 /// What goes together.
-fn ways() -> impl Iterator<Item = (Launching, Memory, Schedule)> {
-    let launched = Launching::ALL
+fn ways() -> impl Iterator<Item = (LaunchMode, Memory, Schedule)> {
+    let launched = LaunchMode::ALL
         .into_iter()
         .flat_map(|how| Memory::ALL.map(|memory| (how, memory)));
     let all =
         launched.flat_map(|(how, memory)| Schedule::ALL.map(|schedule| (how, memory, schedule)));
-    all.filter(|(launching, memory, schedule)| match launching {
-        Launching::Stream => true,
-        Launching::Graph => *memory != Memory::Pageable,
-        Launching::Persistent => *memory == Memory::Mapped && *schedule == Schedule::PerPacket,
+    all.filter(|(launch_mode, memory, schedule)| match launch_mode {
+        LaunchMode::Stream => true,
+        LaunchMode::Graph => *memory != Memory::Pageable,
+        LaunchMode::Persistent => *memory == Memory::Mapped && *schedule == Schedule::PerPacket,
     })
 }

@@ -2,14 +2,14 @@
 //! machine's own processor, by the same calls as any other, or the one that `LOWROAD_DEVICE` names. GPUs decide
 //! as well, where there are any.
 
+mod batch_times;
 mod corpus;
 mod cuda;
 mod data;
 mod graphics;
+mod options;
 mod refusals;
-mod timed;
 mod updates;
-mod ways;
 
 use std::num::NonZeroUsize;
 
@@ -21,7 +21,7 @@ use lpm::Layout4;
 use router::cpu::{self, Tables};
 use router::engine::{Contents, Counters, Decision, Engine, Function, Processor, Worker};
 use router::frames::{Frames, Mix};
-use router::gpu::{Copy, Error, Gpu, Options};
+use router::gpu::{CopyMode, Error, Gpu, Options};
 use router::rules::RuleSet;
 
 /// The device that `LOWROAD_DEVICE` names, or else PoCL's.
@@ -98,7 +98,7 @@ fn frames(contents: &Contents, packets: usize) -> Frames {
         .enumerate()
     {
         let seed = at as u64;
-        let made = Frames::made(contents, &mix(pattern, packets / 2, 40, seed));
+        let made = Frames::generate(contents, &mix(pattern, packets / 2, 40, seed));
         for at in 0..made.len() {
             all.push(made.get(at));
             if at % 100 == 0 {
@@ -188,7 +188,7 @@ fn every_way_to_the_device_gives_the_same() {
     for (at, memory) in Memory::ALL.into_iter().enumerate() {
         for streams in [1, 16] {
             let options = Options {
-                copy: Copy::ALL[(at + streams) % 2],
+                copy: CopyMode::ALL[(at + streams) % 2],
                 memory,
                 streams: NonZeroUsize::new(streams).unwrap(),
                 ..Options::of(device.clone())
@@ -223,7 +223,7 @@ fn whole_frames_give_the_same() {
         );
     }
     let options = Options {
-        copy: Copy::Full,
+        copy: CopyMode::Full,
         ..Options::of(device)
     };
     agree(&contents, &frames(&contents, 3000), &options, &[1, 700]);

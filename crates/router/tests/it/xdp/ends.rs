@@ -18,7 +18,7 @@ use super::frames::udp;
 use super::rig::{DROP, PASS, Space, hop, run, test_runs};
 
 /// On a busy machine, and where CPUs are emulated in turns, two threads seldom run at the same time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Runs of the program in a turn: a change has to come within each of its attempts, a hundred
 /// nanoseconds each.
 const RUNS: u16 = 1_000;
@@ -26,7 +26,7 @@ const RUNS: u16 = 1_000;
 const ATTEMPTS: u32 = 4;
 /// Where a change came so often within each of as many attempts that last a few nanoseconds only, the
 /// program must have met some.
-const OFTEN: u32 = 2_000;
+const MIN_CHANGES: u32 = 2_000;
 const PAGE: usize = 4096;
 
 /// A plane that sends everything by one device.
@@ -173,13 +173,13 @@ fn a_table_that_changes_all_the_time_leaves_the_packet_to_the_kernel() {
                 // Two threads that take turns on one CPU change the table between runs, never in them.
                 let runs = (0..RUNS).filter(|_| (0..ATTEMPTS).all(|_| changed()));
                 met += u32::try_from(runs.count()).unwrap();
-                if busy > 0 || met >= OFTEN || started.elapsed() > PATIENCE {
+                if busy > 0 || met >= MIN_CHANGES || started.elapsed() > TIMEOUT {
                     break busy;
                 }
             }
         });
         stop.store(true, Ordering::Relaxed);
-        if busy == 0 && met < OFTEN {
+        if busy == 0 && met < MIN_CHANGES {
             let seldom = "two threads seldom run at the same time";
             return sys::require::skip(sys::require::Class::Hardware, seldom);
         }

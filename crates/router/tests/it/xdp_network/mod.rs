@@ -1,7 +1,7 @@
 //! The xdp data plane between a client and a server, each in a namespace, with the programs that people
 //! use.
 
-mod lost;
+mod losses;
 mod rig;
 
 use netdev::XdpMode;
@@ -196,7 +196,7 @@ fn vlans_are_routed_to_plain_links_and_back() {
         vlan: Some(7),
         mtu: 1500,
     };
-    const TAGGED: u16 = 9;
+    const VLAN_HOP: u16 = 9;
     let mut ports = Vec::new();
     for interface in rig.host("router").interfaces() {
         for tag in [0, 7] {
@@ -213,13 +213,13 @@ fn vlans_are_routed_to_plain_links_and_back() {
         .run(|| {
             for family in [Family::V4, Family::V6] {
                 let to = Forwarding::Neighbour(tagged);
-                xdp.next_hop(family, hop(TAGGED), &to).unwrap();
+                xdp.next_hop(family, hop(VLAN_HOP), &to).unwrap();
             }
-            xdp.route4("10.7.0.0/24".parse().unwrap(), Some(hop(TAGGED)))
+            xdp.route4("10.7.0.0/24".parse().unwrap(), Some(hop(VLAN_HOP)))
                 .unwrap();
             xdp.route4("10.7.0.1/32".parse().unwrap(), Some(hop(LOCAL)))
                 .unwrap();
-            xdp.route6("fd07::/64".parse().unwrap(), Some(hop(TAGGED)))
+            xdp.route6("fd07::/64".parse().unwrap(), Some(hop(VLAN_HOP)))
                 .unwrap();
             xdp.route6("fd07::1/128".parse().unwrap(), Some(hop(LOCAL)))
                 .unwrap();

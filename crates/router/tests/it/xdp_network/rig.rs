@@ -8,7 +8,7 @@ use router::forward::{Family, Forwarding, Plane, Punt};
 use router::xdp::{End, Port, Settings, Xdp, start};
 use testbed::{Bed, Host, Topology};
 
-use crate::common::network::{self, PATIENCE, hop};
+use crate::common::network::{self, TIMEOUT, hop};
 
 pub(crate) const TO_SERVER: u16 = 1;
 pub(crate) const TO_CLIENT: u16 = 2;
@@ -131,7 +131,7 @@ impl Rig {
                 .host(host)
                 .run(|| UdpSocket::bind(at).unwrap())
                 .unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
             socket
         };
         let (at, mut bytes) = (bind("server", server), [0; 16]);

@@ -1,10 +1,10 @@
-//! What a device times of its own batches, whose decisions are those of others.
+//! Times of batches by the device's clock. Timed batches give the same decisions.
 
 use std::num::NonZeroUsize;
 
 use gpu::Memory;
 use router::engine::{Engine, Function, Worker};
-use router::gpu::{Gpu, Launching, Options};
+use router::gpu::{Gpu, LaunchMode, Options};
 
 use super::{able, contents, device, frames};
 
@@ -29,7 +29,7 @@ fn timed_batches_give_the_same_and_a_stream_without_a_part_has_no_time() {
             plain.decide(these()).unwrap();
             timed.decide(these()).unwrap();
             assert_eq!(plain.decisions(), timed.decisions());
-            let parts = timed.processor().timed().unwrap();
+            let parts = timed.processor().batch_times().unwrap();
             assert_eq!(parts.len(), 3);
             let some = parts.iter().flatten();
             assert_eq!(some.clone().count() == 3, packets == 400);
@@ -42,7 +42,7 @@ fn timed_batches_give_the_same_and_a_stream_without_a_part_has_no_time() {
         assert!(
             plain
                 .processor()
-                .timed()
+                .batch_times()
                 .unwrap()
                 .iter()
                 .flatten()
@@ -51,7 +51,7 @@ fn timed_batches_give_the_same_and_a_stream_without_a_part_has_no_time() {
         assert!(gpu.bandwidth().unwrap() > 0.0);
     }
     let recorded = Options {
-        launching: Launching::Graph,
+        launch_mode: LaunchMode::Graph,
         memory: Memory::Mapped,
         ..Options::of(device)
     };

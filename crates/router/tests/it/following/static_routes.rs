@@ -1,21 +1,21 @@
-//! Routes that are given in place of the kernel's, over its devices, networks and neighbours.
+//! Static routes, which replace the kernel's routes and use its devices, networks and neighbours.
 
 use std::convert::Infallible;
 
 use lpm::{Fib4, Fib6, Layout4, Layout6};
 use router::follow::{Follower, Options};
 use router::forward::{Forwarding, Punt};
-use router::image::StoredRoutes;
+use router::image::ImageRoutes;
 use router::routes;
 
 use super::kernel::{is, leaves_to, router};
-use super::lab::{Followed, Space, ip};
+use super::lab::{Space, TestFollower, ip};
 use super::plane::Memory;
 
-const UNRESOLVED: Forwarding = Forwarding::Punt(Punt::Unresolved);
+const PUNT_UNRESOLVED: Forwarding = Forwarding::Punt(Punt::Unresolved);
 
-/// A follower whose plane has these routes before it is told anything.
-fn follow(space: &Space, list: &str) -> Followed {
+/// A follower whose plane has these routes before its first call.
+fn follow(space: &Space, list: &str) -> TestFollower {
     let read = routes::read("routes", list.as_bytes(), &routes::Options::default()).unwrap();
     let routes = read.routes;
     let (v4, v6) = (routes.numbered4().unwrap(), routes.numbered6().unwrap());
@@ -23,7 +23,7 @@ fn follow(space: &Space, list: &str) -> Followed {
         let target = |place: &u32| routes.targets[*place as usize].clone();
         places.iter().map(target).collect()
     };
-    let given = StoredRoutes {
+    let given = ImageRoutes {
         hops4: targets(&v4.targets),
         hops6: targets(&v6.targets),
         v4: v4.rib,
@@ -52,7 +52,7 @@ fn given_routes_go_by_the_kernels_devices_and_neighbours() {
     let Some((space, one, two)) = router("given") else {
         return;
     };
-    // Nobody asks these.
+    // These routes are not used.
     space.run("ip route add 198.51.100.0/24 via 10.1.0.2");
     space.run("ip route add 192.0.2.0/24 via 10.1.0.2");
     let list = "default via 10.1.0.2\n192.0.2.0/24 via 10.2.0.2\nblackhole 203.0.113.0/24\n\
@@ -64,7 +64,7 @@ fn given_routes_go_by_the_kernels_devices_and_neighbours() {
     leaves_to(&space, &followed, "198.51.100.1", one.mac("eth0"), "eth1");
     leaves_to(&space, &followed, "2001:db8::1", two.mac("eth0"), "eth2");
     is(&followed, "203.0.113.1", Forwarding::Drop);
-    is(&followed, "100.64.0.1", UNRESOLVED);
+    is(&followed, "100.64.0.1", PUNT_UNRESOLVED);
     is(&followed, "10.1.0.1", Forwarding::Punt(Punt::Local));
     let group = |flow| {
         let way = |plane: &Memory| plane.neighbour(ip("100.66.0.1"), flow).map(|to| to.ifindex);
@@ -72,13 +72,13 @@ fn given_routes_go_by_the_kernels_devices_and_neighbours() {
     };
     leaves_to(&space, &followed, "100.66.0.1", one.mac("eth0"), "eth1");
     assert_eq!(group(1), Some(space.index("eth2")));
-    // A network on a link comes: the gateway on it is found, and lost with it.
+    // A connected network appears: the gateway in it resolves, until the network is removed.
     two.run("ip addr add 10.9.0.2/24 dev eth0");
     space.run("ip addr add 10.9.0.1/24 dev eth2");
     leaves_to(&space, &followed, "100.64.0.1", two.mac("eth0"), "eth2");
     space.run("ip addr del 10.9.0.1/24 dev eth2");
-    is(&followed, "100.64.0.1", UNRESOLVED);
-    // Neighbours of a link that a route names are there by themselves.
+    is(&followed, "100.64.0.1", PUNT_UNRESOLVED);
+    // Neighbours on the link of a connected route get host routes.
     two.run("ip addr add 100.65.0.2/16 dev eth0");
     let mac: Vec<String> = two
         .mac("eth0")
@@ -90,9 +90,9 @@ fn given_routes_go_by_the_kernels_devices_and_neighbours() {
         mac.join(":")
     ));
     leaves_to(&space, &followed, "100.65.0.2", two.mac("eth0"), "eth2");
-    // A device that goes takes nothing of what is given: it is there again with it.
+    // Static routes stay when their device goes down, and work again with it.
     space.run("ip link set eth1 down");
-    is(&followed, "198.51.100.1", UNRESOLVED);
+    is(&followed, "198.51.100.1", PUNT_UNRESOLVED);
     space.run("ip link set eth1 up");
     leaves_to(&space, &followed, "198.51.100.1", one.mac("eth0"), "eth1");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The tables of prefixes as a device is to have them: one piece of memory, in which the arrays of both
-//! families lie as they are, each from a chunk on. gpu/lpm.h of this crate is the twin.
+//! The host's prefix tables in the form that a device gets them: one piece of memory with the arrays of both
+//! families, each from a chunk boundary on. gpu/lpm.h of this crate is the twin.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +12,15 @@ use sys::huge::{Array, Region};
 
 use super::Error;
 use crate::forward::Family;
-use crate::image::Stored;
+use crate::image::ImageFile;
 use crate::shape::Shape;
 
-/// Arrays begin at multiples of this many bytes.
+/// Alignment of arrays, in bytes.
 pub(super) const CHUNK: usize = 4096;
 const WORD: usize = size_of::<u64>();
 
-/// Arrays by their place in the first chunk, where it says in which chunk they begin. Before them is the
-/// layout of IPv4's.
+/// Arrays in the order of the first chunk's entries, which say in which chunk each begins. Before these
+/// entries is IPv4's layout.
 const ARRAYS: [(Family, &str); 13] = [
     (Family::V4, "first"),
     (Family::V4, "projection"),
@@ -36,65 +36,65 @@ const ARRAYS: [(Family, &str); 13] = [
     (Family::V6, "steps"),
     (Family::V6, "answers"),
 ];
-/// Those of them that have an entry for each /24.
+/// The first arrays, which have an entry for each /24.
 const BY_BLOCK: usize = 2;
 
 #[derive(Debug)]
-pub(super) struct Original {
+pub(super) struct HostTables {
     v4: Fib4,
     v6: Fib6,
-    mapped: Vec<Mapped>,
-    /// What copies hold, or will when they have caught up.
+    mapped: Vec<MappedArray>,
+    /// The content of the device's copies after their next update.
     bytes: Vec<u8>,
-    changed: Changed,
+    changed: DirtyRanges,
 }
 
-/// An array of the tables, mapped once more.
+/// A second mapping of an array of the tables.
 #[derive(Debug)]
-struct Mapped {
-    /// Where it begins in the copies.
+struct MappedArray {
+    /// Its offset in the copies.
     start: usize,
     cells: Array<AtomicU64>,
-    /// Bytes of an entry of those that have one for each /24.
+    /// Bytes of an entry, if the array has one for each /24.
     by_block: Option<usize>,
     family: Family,
 }
 
-/// Where tables are not what copies hold.
+/// The parts of tables that changed since the last refresh.
 #[derive(Debug, Default)]
-struct Changed {
-    /// /24s.
+struct DirtyRanges {
+    /// Ranges of /24s.
     blocks: Vec<Range<usize>>,
     v4: bool,
     v6: bool,
 }
 
-/// Arrays as they are asked for: where they begin, and their files.
-struct Provided {
+/// Provides memory for arrays, and collects their offsets and mappings.
+struct ArrayProvider {
     header: Vec<u32>,
-    mapped: Vec<Mapped>,
+    mapped: Vec<MappedArray>,
     next: usize,
 }
 
-impl Original {
+impl HostTables {
     pub(super) fn build(
         shape: &Shape,
         (v4, v6): (Rib<u32>, Rib<u128>),
-        image: Option<&Stored>,
+        image: Option<&ImageFile>,
     ) -> Result<Self, Error> {
-        let mut provided = Provided {
+        let mut arrays = ArrayProvider {
             header: vec![0; 1 + ARRAYS.len()],
             mapped: Vec::new(),
             next: CHUNK,
         };
-        provided.header[0] = match shape.layout4 {
+        arrays.header[0] = match shape.layout4 {
             Layout4::Bytes => 0,
             Layout4::Mixed => 1,
             Layout4::Words => 2,
         };
         let (layout4, room4, room6) = (shape.layout4, &shape.room4, &shape.room6);
         let v4 = {
-            let memory = &mut |section: &Section| provided.provide(Family::V4, section);
+            let memory = &mut |section: &Section| arrays.provide(Family::V4, section);
             match image {
                 Some(image) => Fib4::restore(v4, layout4, room4, memory, &|name: &str| {
                     image.array(Family::V4, name)
@@ -104,7 +104,7 @@ impl Original {
             }
         };
         let v6 = {
-            let memory = &mut |section: &Section| provided.provide(Family::V6, section);
+            let memory = &mut |section: &Section| arrays.provide(Family::V6, section);
             match image {
                 Some(image) => Fib6::restore(v6, Layout6::Paged, room6, memory, &|name: &str| {
                     image.array(Family::V6, name)
@@ -113,35 +113,32 @@ impl Original {
                 None => Fib6::build_in(v6, Layout6::Paged, room6, memory)?,
             }
         };
-        let mut original = Self {
+        let mut tables = Self {
             v4,
             v6,
-            mapped: provided.mapped,
-            bytes: vec![0; provided.next],
-            changed: Changed::default(),
+            mapped: arrays.mapped,
+            bytes: vec![0; arrays.next],
+            changed: DirtyRanges::default(),
         };
-        let header = provided
-            .header
-            .iter()
-            .flat_map(|number| number.to_le_bytes());
-        original
+        let header = arrays.header.iter().flat_map(|number| number.to_le_bytes());
+        tables
             .bytes
             .iter_mut()
             .zip(header)
             .for_each(|(to, from)| *to = from);
-        for mapped in &original.mapped {
+        for mapped in &tables.mapped {
             let all = 0..mapped.cells.len() * WORD;
-            mapped.differing(all, &mut original.bytes, &mut Vec::new());
+            mapped.differing(all, &mut tables.bytes, &mut Vec::new());
         }
-        Ok(original)
+        Ok(tables)
     }
 
-    /// What copies are to hold.
+    /// The content that copies should have.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes that lookups can come to: without what is left for prefixes to come.
+    /// Bytes that lookups can reach, without spare capacity.
     pub(super) fn in_use(&self) -> usize {
         self.v4.bytes() + self.v6.bytes()
     }
@@ -171,10 +168,10 @@ impl Original {
         Ok(())
     }
 
-    /// Has `bytes` be what the tables are now; the chunks that differ from before.
+    /// Copies the current tables into `bytes`. Returns the chunks that changed.
     pub(super) fn refresh(&mut self) -> Vec<usize> {
         let mut chunks = Vec::new();
-        let Changed { blocks, v4, v6 } = std::mem::take(&mut self.changed);
+        let DirtyRanges { blocks, v4, v6 } = std::mem::take(&mut self.changed);
         for mapped in &self.mapped {
             let all = 0..mapped.cells.len() * WORD;
             match (mapped.family, mapped.by_block) {
@@ -193,7 +190,7 @@ impl Original {
     }
 }
 
-impl Provided {
+impl ArrayProvider {
     fn provide(&mut self, family: Family, section: &Section) -> io::Result<Region> {
         let file = File::from(memfd_create(c"lowroad-table", MFdFlags::MFD_CLOEXEC)?);
         let bytes = section.bytes.next_multiple_of(CHUNK);
@@ -203,7 +200,7 @@ impl Provided {
             .position(|known| *known == (family, section.name));
         if let Some(place) = known {
             self.header[1 + place] = u32::try_from(self.next / CHUNK).unwrap_or(u32::MAX);
-            self.mapped.push(Mapped {
+            self.mapped.push(MappedArray {
                 start: self.next,
                 cells: Array::within(Region::shared(&file, bytes)?, bytes / WORD)?,
                 by_block: (place < BY_BLOCK).then_some(section.bytes >> 24),
@@ -215,9 +212,8 @@ impl Provided {
     }
 }
 
-impl Mapped {
-    /// Has the array's chunks that overlap a range be in `bytes` what they are now, and names those of
-    /// `bytes` that were not.
+impl MappedArray {
+    /// Copies the array's chunks that overlap a range into `bytes`, and adds those that changed to `chunks`.
     fn differing(&self, range: Range<usize>, bytes: &mut [u8], chunks: &mut Vec<usize>) {
         const CELLS: usize = CHUNK / WORD;
         let first = range.start / CHUNK;

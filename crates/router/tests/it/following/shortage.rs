@@ -1,4 +1,4 @@
-//! What the plane has no room for is the kernel's, and so is what others would answer for.
+//! Prefixes without room in the plane are left to the kernel, even if a covering prefix has a next hop.
 
 use router::forward::{Family, Forwarding, Punt};
 
@@ -34,7 +34,7 @@ fn a_prefix_without_room_is_not_answered_for_by_others() {
     for to in ["203.0.113.7", "203.0.113.8", "2001:db8:1:2::1"] {
         is(&followed, to, KERNEL);
     }
-    // What is beside them goes on as ever.
+    // Other addresses are forwarded as before.
     leaves_to(&router, &followed, "203.0.114.1", first, "eth1");
     leaves_to(&router, &followed, "2001:db8:2::1", first, "eth1");
     let unplaced = |follow: &router::follow::Follow<_>| {
@@ -42,14 +42,14 @@ fn a_prefix_without_room_is_not_answered_for_by_others() {
         (status.ipv4.without_room, status.ipv6.without_room)
     };
     until("counted", &followed, |follow| unplaced(follow) == (2, 1));
-    // A shorter route that comes between answers for them no more than the first.
+    // A new covering route does not forward their packets either.
     router.run("ip route add 203.0.112.0/23 via 10.1.0.2");
     is(&followed, "203.0.113.7", KERNEL);
-    // One goes: the other still has no room.
+    // One prefix is removed: the other still has no room.
     router.run("ip route del 203.0.113.7");
     until("one", &followed, |follow| unplaced(follow).0 == 1);
     is(&followed, "203.0.113.8", KERNEL);
-    // There is room: within the second all is as the kernel has it.
+    // With room again, all prefixes are as in the kernel within a second.
     followed.with(|follow| follow.plane_mut().full = |_| false);
     is(&followed, "203.0.113.8", Forwarding::Drop);
     leaves_to(&router, &followed, "203.0.113.7", first, "eth1");

@@ -1,20 +1,20 @@
-//! How kernels are brought to work on a batch.
+//! How kernels are launched.
 
 /// How the kernels of a batch are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Launching {
-    /// Each by a call, beside those that copy.
+pub enum LaunchMode {
+    /// Each kernel and copy by a call of its own.
     Stream,
-    /// All of it by one call, which was recorded before.
+    /// All by one call, which was recorded in advance.
     Graph,
-    /// By none: a kernel stays on the device, and sees in memory that a batch has come.
+    /// Without calls: a persistent kernel polls memory for batches.
     Persistent,
 }
 
-impl Launching {
+impl LaunchMode {
     pub const ALL: [Self; 3] = [Self::Stream, Self::Graph, Self::Persistent];
 
-    /// How people name it.
+    /// The name in options and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",

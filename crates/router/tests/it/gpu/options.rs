@@ -1,4 +1,4 @@
-//! However kernels are scheduled, and whatever comes back, decisions are the same.
+//! Decisions do not depend on the options of schedule, launch and result.
 
 use std::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use router::cpu::{self, Tables};
 use router::engine::{Contents, Decision, Engine, Function, Processor, Verdict, Worker};
 use router::forward::Plane;
 use router::frames::Frames;
-use router::gpu::{Copy, Error, Gpu, Launching, Options, Schedule, Width};
+use router::gpu::{CopyMode, Error, Gpu, LaunchMode, Options, Schedule, Width};
 
 use super::{able, agree, contents, decide, device, frames};
 
@@ -26,7 +26,7 @@ fn every_schedule_and_every_result_gives_the_same() {
             schedule,
             result,
             memory: Memory::ALL[at % 3],
-            copy: Copy::ALL[at % 2],
+            copy: CopyMode::ALL[at % 2],
             streams: NonZeroUsize::new(1 + at % 2 * 2).unwrap(),
             ..Options::of(device.clone())
         };
@@ -46,11 +46,11 @@ fn recorded_batches_give_the_same() {
         .enumerate()
     {
         let options = Options {
-            launching: Launching::Graph,
+            launch_mode: LaunchMode::Graph,
             schedule,
             result,
             memory: [Memory::Pinned, Memory::Mapped][at % 2],
-            copy: Copy::ALL[at / 2 % 2],
+            copy: CopyMode::ALL[at / 2 % 2],
             streams: NonZeroUsize::new(1 + at % 2 * 2).unwrap(),
             ..Options::of(device.clone())
         };
@@ -60,7 +60,7 @@ fn recorded_batches_give_the_same() {
         agree(&contents, &frames, &options, &[33, 700]);
     }
     let pageable = Options {
-        launching: Launching::Graph,
+        launch_mode: LaunchMode::Graph,
         ..Options::of(device)
     };
     let refused = Gpu::setup(contents, &pageable).unwrap_err();
@@ -70,8 +70,8 @@ fn recorded_batches_give_the_same() {
     );
 }
 
-/// What a table of one route and no rule says of a packet.
-fn decided(worker: &mut Worker<router::gpu::OnDevice>) -> Decision {
+/// The decision about a packet by a table of one route and no rule.
+fn decided(worker: &mut Worker<router::gpu::DeviceProcessor>) -> Decision {
     let (from, to) = ("192.0.2.1:9", "198.51.100.1:53");
     let udp = packet::build::udp(from.parse().unwrap(), to.parse().unwrap());
     let mut frames = Frames::default();
@@ -127,10 +127,10 @@ fn a_kernel_that_stays_gives_the_same() {
     let frames = frames(&contents, 400);
     for (at, result) in Width::ALL.into_iter().enumerate() {
         let options = Options {
-            launching: Launching::Persistent,
+            launch_mode: LaunchMode::Persistent,
             memory: Memory::Mapped,
             result,
-            copy: Copy::ALL[at % 2],
+            copy: CopyMode::ALL[at % 2],
             streams: NonZeroUsize::new(1 + at % 2).unwrap(),
             ..Options::of(device.clone())
         };
@@ -145,7 +145,7 @@ fn a_kernel_that_stays_gives_the_same() {
 fn a_kernel_that_stays_takes_batches_of_any_size_one_after_the_other() {
     let Some(device) = device() else { return };
     let options = Options {
-        launching: Launching::Persistent,
+        launch_mode: LaunchMode::Persistent,
         memory: Memory::Mapped,
         ..Options::of(device)
     };
@@ -158,7 +158,7 @@ fn a_kernel_that_stays_takes_batches_of_any_size_one_after_the_other() {
     let wanted = decide(tables.processor(Function::Both).unwrap(), &frames, 256).0;
     let gpu = Gpu::setup(contents, &options).unwrap();
     let mut worker = Worker::new(gpu.processor(Function::Both).unwrap(), 3000);
-    // More of them than numbers that batches have.
+    // More batches than batch numbers.
     let sizes = [1, 1000, 129, 1, 3000].into_iter().cycle().take(1000);
     let mut start = 0;
     for size in sizes.chain(std::iter::repeat_n(1, 70_000)) {
@@ -175,7 +175,7 @@ fn a_kernel_that_stays_takes_batches_of_any_size_one_after_the_other() {
 fn a_kernel_that_stays_is_given_other_tables_and_one_packet_at_a_time() {
     let Some(device) = device() else { return };
     let options = Options {
-        launching: Launching::Persistent,
+        launch_mode: LaunchMode::Persistent,
         memory: Memory::Mapped,
         result: Width::Compact,
         ..Options::of(device)

@@ -1,4 +1,4 @@
-//! A way for batches to a kernel that stays on the device.
+//! A lane to a persistent kernel, which polls for batches on the device.
 
 use std::sync::Arc;
 
@@ -10,47 +10,47 @@ use super::source::PERSIST;
 use super::{Error, Width, width};
 use crate::engine::Function;
 
-/// How often the kernel looks at the bell in vain before it leaves: less than a second on any device.
-const PATIENCE: u32 = 1 << 16;
-/// Keys that there is room for from the beginning: a driver may have whoever asks for more wait until kernels that stay
-/// in other threads have left.
-const LEAST: usize = 1 << 16;
+/// Number of unsuccessful polls after which the kernel ends: less than a second on any device.
+const MAX_IDLE_POLLS: u32 = 1 << 16;
+/// Initial capacity in keys. When a lane grows, a driver may wait until the persistent kernels of other
+/// threads have ended.
+const MIN_KEYS: usize = 1 << 16;
 
 #[derive(Debug)]
-pub(super) struct Resident {
+pub(super) struct PersistentLane {
     kernel: PersistentKernel,
     function: Function,
     result: Width,
-    /// Bytes that there is room for.
-    room: (usize, usize),
-    /// Where decisions lie before they are cut.
+    /// Capacity in bytes of input and output.
+    capacity: (usize, usize),
+    /// Memory for decisions before they are encoded.
     scratch: Buffer,
-    /// By which the kernel's groups tell each other of batches.
+    /// Memory by which the kernel's groups signal batches to each other.
     relay: Buffer,
-    /// What the kernel was started with.
+    /// The tables that the running kernel reads.
     started: Option<Tables>,
 }
 
-impl Resident {
+impl PersistentLane {
     pub(super) fn new(device: &Device, function: Function, result: Width) -> Result<Self, Error> {
-        let room = (
-            header::LENGTH + LEAST * size_of::<acl::Key6>(),
-            LEAST * size_of::<u32>(),
+        let capacity = (
+            header::LENGTH + MIN_KEYS * size_of::<acl::Key6>(),
+            MIN_KEYS * size_of::<u32>(),
         );
         let mut relay = device.buffer(gpu::BROADCAST_BYTES)?;
         device.write(&mut relay, 0, &[0; gpu::BROADCAST_BYTES])?;
         Ok(Self {
             relay,
-            kernel: device.persistent_kernel(PERSIST, room.0, room.1)?,
-            scratch: scratch(device, result, room.1)?,
+            kernel: device.persistent_kernel(PERSIST, capacity.0, capacity.1)?,
+            scratch: scratch(device, result, capacity.1)?,
             function,
             result,
-            room,
+            capacity,
             started: None,
         })
     }
 
-    /// Sends what `write` writes. Nothing is on the way.
+    /// Sends a batch, whose input `write` writes. No batch may be in flight.
     pub(super) fn send(
         &mut self,
         device: &Device,
@@ -61,7 +61,7 @@ impl Resident {
         let keys = input.keys[0] + input.keys[1];
         let content = header::LENGTH..header::LENGTH + input.bytes;
         input.bytes = content.end;
-        self.make_room(device, input.bytes, keys * size_of::<u32>())?;
+        self.reserve(device, input.bytes, keys * size_of::<u32>())?;
         if !self.started.as_ref().is_some_and(|with| with.same(tables)) {
             self.start(tables)?;
         }
@@ -72,20 +72,20 @@ impl Resident {
         Ok(())
     }
 
-    /// What came back of the batch on the way.
+    /// Waits for the batch in flight, and returns its output.
     pub(super) fn wait(&mut self) -> Result<&[u8], Error> {
         Ok(self.kernel.wait()?)
     }
 
-    /// Lets go of the tables. Nothing is on the way.
-    pub(super) fn rest(&mut self) -> Result<(), Error> {
+    /// Stops the kernel and releases its tables. No batch may be in flight.
+    pub(super) fn release_tables(&mut self) -> Result<(), Error> {
         self.kernel.stop()?;
         self.started = None;
         Ok(())
     }
 
     fn start(&mut self, tables: &Tables) -> Result<(), Error> {
-        self.rest()?;
+        self.release_tables()?;
         let [arena4, arena6] = tables.lists.arenas().map(Argument::Buffer);
         let arguments = [
             Argument::Doorbell,
@@ -94,7 +94,7 @@ impl Resident {
             Argument::Output,
             Argument::Number(self.function as u32),
             Argument::Number(tables.bits),
-            Argument::Number(PATIENCE),
+            Argument::Number(MAX_IDLE_POLLS),
             Argument::Buffer(&self.scratch),
             arena4,
             Argument::Buffer(&tables.counts.0[0]),
@@ -104,38 +104,38 @@ impl Resident {
         ];
         // SAFETY: the arguments are the kernel's parameters (gpu/persist.h); of every batch keys lie within the
         // input and decisions within output and scratch, which `send` sees to. Indices in tables and arenas are
-        // as in `Way::send`. The tables are held until the kernel has left, and written by nobody who does not
+        // as in `BatchStream::send`. The tables are held until the kernel has left, and written by nobody who does not
         // hold them alone.
         unsafe { self.kernel.start(&arguments)? };
         self.started = Some(tables.clone());
         Ok(())
     }
 
-    fn make_room(&mut self, device: &Device, there: usize, back: usize) -> Result<(), Error> {
-        if there <= self.room.0 && back <= self.room.1 {
+    fn reserve(&mut self, device: &Device, there: usize, back: usize) -> Result<(), Error> {
+        if there <= self.capacity.0 && back <= self.capacity.1 {
             return Ok(());
         }
-        // Before memory is asked for, for which a driver may wait until no kernel is there.
-        self.rest()?;
-        let room = (
-            there.next_power_of_two().max(self.room.0),
-            back.next_power_of_two().max(self.room.1),
+        // The kernel ends before memory is allocated, because a driver may wait for that.
+        self.release_tables()?;
+        let capacity = (
+            there.next_power_of_two().max(self.capacity.0),
+            back.next_power_of_two().max(self.capacity.1),
         );
-        self.kernel.grow(room.0, room.1)?;
-        self.scratch = scratch(device, self.result, room.1)?;
-        self.room = room;
+        self.kernel.grow(capacity.0, capacity.1)?;
+        self.scratch = scratch(device, self.result, capacity.1)?;
+        self.capacity = capacity;
         Ok(())
     }
 }
 
-/// Decisions that are not cut yet; they lie in the output where they are not cut at all.
+/// Memory for decisions before they are encoded. Without encoding, decisions are written to the output.
 fn scratch(device: &Device, result: Width, bytes: usize) -> Result<Buffer, Error> {
     let bytes = if result == Width::U32 { 1 } else { bytes };
     Ok(device.buffer(bytes)?)
 }
 
 impl Tables {
-    /// Whether a kernel that was started with the one can go on with the other.
+    /// Whether a kernel that reads these tables can continue with the others.
     fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.routes, &other.routes)
             && Arc::ptr_eq(&self.lists, &other.lists)

@@ -1,4 +1,4 @@
-//! What routes rest on: devices, neighbours and next-hop objects, and what a hop comes to by them.
+//! Devices, neighbours and next-hop objects of the kernel, and the state of a hop that follows from them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,27 +7,27 @@ use foldhash::{HashMap, HashSet};
 use netdev::monitor::{Hop, ObjectMeaning, TableRoute};
 use netdev::{Link, Neighbour, NeighbourState};
 
-use super::given::Given;
+use super::static_routes::StaticRoutes;
 use crate::forward::{Adjacency, Family};
-use crate::image::StoredRoutes;
+use crate::image::ImageRoutes;
 use crate::routes::Target;
 
-/// Facts of the kernel, as last heard.
+/// The kernel's state as last reported.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(super) struct KernelState {
     links: HashMap<u32, Link>,
-    neighbours: HashMap<(u32, IpAddr), Known>,
+    neighbours: HashMap<(u32, IpAddr), NeighbourEntry>,
     objects: HashMap<u32, Object>,
-    /// IPv4 addresses of devices: without any, the kernel routes nothing by one.
+    /// IPv4 addresses of devices. The kernel routes no IPv4 packet by a device without one.
     addresses: BTreeSet<(u32, Ipv4Addr)>,
-    /// Devices that the data plane said it cannot send by.
+    /// Devices that the data plane has refused to send by.
     refused: HashSet<u32>,
-    /// Routes in place of the kernel's.
-    given: Option<Given>,
+    /// Routes that replace the kernel's.
+    static_routes: Option<StaticRoutes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct NeighbourEntry {
     mac: Option<[u8; 6]>,
     state: NeighbourState,
 }
@@ -41,73 +41,79 @@ pub(super) enum Object {
     Kernel,
 }
 
-/// What an object comes to.
+/// The result of resolving a next-hop object or a static next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Expanded {
+pub(super) enum Resolution {
     Hops(Vec<Hop>),
     Blackhole,
     Refused,
     Kernel,
-    /// It is not known (yet).
-    Nothing,
+    /// Not known, or not known yet.
+    Unknown,
 }
 
-/// What becomes of packets that take a hop.
+/// Whether packets can be sent by a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outlook {
+pub(super) enum HopState {
     Ready(Adjacency),
-    /// Nobody's link-layer address is known, or the device has no carrier.
+    /// The link-layer address is unknown, or the device has no carrier.
     Unresolved,
-    /// Only the kernel can send by the device.
+    /// Only the kernel can send by this device.
     Device,
-    /// The device is down or gone: the kernel takes its routes away.
-    Dead,
+    /// The device is down or no longer exists: the kernel removes its routes.
+    Down,
 }
 
-impl World {
-    pub(super) fn with(routes: &StoredRoutes) -> Self {
+impl KernelState {
+    pub(super) fn with(routes: &ImageRoutes) -> Self {
         Self {
-            given: Some(Given::new(routes)),
+            static_routes: Some(StaticRoutes::new(routes)),
             ..Self::default()
         }
     }
 
-    /// Whether routes are given.
-    pub(super) fn is_given(&self) -> bool {
-        self.given.is_some()
+    /// Whether static routes replace the kernel's.
+    pub(super) fn has_static_routes(&self) -> bool {
+        self.static_routes.is_some()
     }
 
-    /// Whether a route of the table main counts.
-    pub(super) fn takes(&mut self, route: &TableRoute<'_>, gone: bool) -> bool {
-        let given = self.given.as_mut();
-        given.is_none_or(|given| given.take(route, gone))
+    /// Whether a route of the main table is used. Static routes exclude all but connected ones.
+    pub(super) fn accepts(&mut self, route: &TableRoute<'_>, gone: bool) -> bool {
+        let static_routes = self.static_routes.as_mut();
+        static_routes.is_none_or(|static_routes| static_routes.accept(route, gone))
     }
 
     pub(super) fn begin_listing(&mut self) {
-        self.given.iter_mut().for_each(Given::begin_listing);
+        self.static_routes
+            .iter_mut()
+            .for_each(StaticRoutes::begin_listing);
     }
 
     pub(super) fn end_listing(&mut self) {
-        self.given.iter_mut().for_each(Given::end_listing);
+        self.static_routes
+            .iter_mut()
+            .for_each(StaticRoutes::end_listing);
     }
 
-    /// Whether gateways of given routes may be elsewhere than when this was last asked.
+    /// Whether gateways of static routes may be reached by other devices than at the last call.
     pub(super) fn gateways_moved(&mut self) -> bool {
-        self.given.as_mut().is_some_and(Given::has_changed)
+        self.static_routes
+            .as_mut()
+            .is_some_and(StaticRoutes::take_changed)
     }
 
-    pub(super) fn expand_given(&self, family: Family, number: u16) -> Expanded {
-        let given = self.given.as_ref();
-        given.map_or(Expanded::Nothing, |given| {
-            given.expand(family, number, &self.links.values())
+    pub(super) fn resolve_static(&self, family: Family, number: u16) -> Resolution {
+        let static_routes = self.static_routes.as_ref();
+        static_routes.map_or(Resolution::Unknown, |static_routes| {
+            static_routes.resolve(family, number, &self.links.values())
         })
     }
 
     pub(super) fn target(&self, family: Family, number: u16) -> Option<&Target> {
-        self.given.as_ref()?.target(family, number)
+        self.static_routes.as_ref()?.target(family, number)
     }
 
-    /// Whether anything is different now.
+    /// Returns whether anything changed.
     pub(super) fn set_link(&mut self, link: &Link) -> bool {
         self.refused.remove(&link.index);
         let before = self.links.insert(link.index, link.clone());
@@ -128,14 +134,14 @@ impl World {
         link.map_or_else(|| ifindex.to_string(), |link| link.name.clone())
     }
 
-    /// Whether the data plane refuses a device for the first time.
+    /// Notes that the data plane refuses a device. Returns whether that is new.
     pub(super) fn refuse(&mut self, ifindex: u32) -> bool {
         self.refused.insert(ifindex)
     }
 
-    /// Whether anything is different now.
+    /// Returns whether anything changed.
     pub(super) fn set_neighbour(&mut self, neighbour: &Neighbour) -> bool {
-        let known = Known {
+        let known = NeighbourEntry {
             mac: neighbour.mac.filter(|_| neighbour.usable()),
             state: neighbour.state,
         };
@@ -156,14 +162,14 @@ impl World {
         known.is_some_and(|known| known.mac.is_some())
     }
 
-    /// Whether a neighbour may still answer the kernel's question.
-    pub(super) fn is_awaited(&self, ifindex: u32, address: IpAddr) -> bool {
+    /// Whether resolution of a neighbour is still in progress.
+    pub(super) fn is_resolving(&self, ifindex: u32, address: IpAddr) -> bool {
         let known = self.neighbours.get(&(ifindex, address));
         let failed = known.is_some_and(|known| known.state == NeighbourState::Failed);
         !failed && !self.is_usable(ifindex, address) && self.should_probe(ifindex, address)
     }
 
-    /// Whether the kernel should ask for a neighbour, or ask whether it is still there.
+    /// Whether the kernel should resolve a neighbour, or confirm a stale one.
     pub(super) fn should_probe(&self, ifindex: u32, address: IpAddr) -> bool {
         let can = self.links.get(&ifindex);
         let can = can.is_some_and(|link| link.carrier && link.ethernet && !link.noarp);
@@ -175,7 +181,7 @@ impl World {
         self.addresses.insert((ifindex, address));
     }
 
-    /// Whether it was the device's last.
+    /// Returns whether it was the device's last address.
     pub(super) fn remove_address(&mut self, ifindex: u32, address: Ipv4Addr) -> bool {
         let known = self.addresses.remove(&(ifindex, address));
         let of_it = (ifindex, Ipv4Addr::UNSPECIFIED)..=(ifindex, Ipv4Addr::BROADCAST);
@@ -186,7 +192,7 @@ impl World {
         self.addresses.iter().copied()
     }
 
-    /// Whether anything is different now.
+    /// Returns whether anything changed.
     pub(super) fn set_object(&mut self, id: u32, meaning: ObjectMeaning<'_>) -> bool {
         let object = match meaning {
             ObjectMeaning::Hop(hop) => Object::Hop(hop),
@@ -197,7 +203,8 @@ impl World {
         self.objects.insert(id, object.clone()) != Some(object)
     }
 
-    /// Takes an object away, also out of groups; an empty group goes with it. Returns those gone.
+    /// Removes objects, also from groups. An empty group is removed as well. Returns the ids of all that were
+    /// removed.
     pub(super) fn remove_objects(&mut self, gone: &dyn Fn(u32, &Object) -> bool) -> Vec<u32> {
         let found = self
             .objects
@@ -223,12 +230,12 @@ impl World {
         self.objects.keys().copied()
     }
 
-    pub(super) fn expand(&self, id: u32) -> Expanded {
+    pub(super) fn resolve(&self, id: u32) -> Resolution {
         match self.objects.get(&id) {
-            None => Expanded::Nothing,
-            Some(Object::Hop(hop)) => Expanded::Hops(vec![*hop]),
-            Some(Object::Blackhole) => Expanded::Blackhole,
-            Some(Object::Kernel) => Expanded::Kernel,
+            None => Resolution::Unknown,
+            Some(Object::Hop(hop)) => Resolution::Hops(vec![*hop]),
+            Some(Object::Blackhole) => Resolution::Blackhole,
+            Some(Object::Kernel) => Resolution::Kernel,
             Some(Object::Group(members)) => {
                 let mut hops = Vec::with_capacity(members.len());
                 for (member, weight) in members {
@@ -237,13 +244,13 @@ impl World {
                             weight: *weight,
                             ..*hop
                         }),
-                        // A group of one blackhole is all the kernel allows.
-                        Some(Object::Blackhole) => return Expanded::Blackhole,
-                        Some(Object::Kernel) => return Expanded::Kernel,
+                        // The kernel allows a blackhole only as a group's single member.
+                        Some(Object::Blackhole) => return Resolution::Blackhole,
+                        Some(Object::Kernel) => return Resolution::Kernel,
                         Some(Object::Group(_)) | None => {}
                     }
                 }
-                Expanded::Hops(hops)
+                Resolution::Hops(hops)
             }
         }
     }
@@ -252,32 +259,33 @@ impl World {
         self.links.get(&ifindex).is_some_and(|link| link.up)
     }
 
-    pub(super) fn outlook(&self, hop: &Hop, mtu: Option<u32>) -> Outlook {
+    pub(super) fn hop_state(&self, hop: &Hop, mtu: Option<u32>) -> HopState {
         let Some(link) = self.links.get(&hop.ifindex).filter(|link| link.up) else {
-            return Outlook::Dead;
+            return HopState::Down;
         };
         let Some((leaves_by, vlan)) = self.wire(link) else {
-            return Outlook::Device;
+            return HopState::Device;
         };
         if self.refused.contains(&leaves_by) {
-            return Outlook::Device;
+            return HopState::Device;
         }
         let known = hop
             .gateway
             .and_then(|gateway| self.neighbours.get(&(hop.ifindex, gateway)));
         match known.and_then(|known| known.mac) {
-            Some(destination) if link.carrier => Outlook::Ready(Adjacency {
+            Some(destination) if link.carrier => HopState::Ready(Adjacency {
                 ifindex: leaves_by,
                 source: link.mac,
                 destination,
                 vlan,
                 mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
             }),
-            _ => Outlook::Unresolved,
+            _ => HopState::Unresolved,
         }
     }
 
-    /// The device whose frames are what a packet plane sends, and the VLAN id they get.
+    /// The device by which a plane sends, and the VLAN id that its frames get. None if the plane cannot send
+    /// by `link`.
     fn wire(&self, link: &Link) -> Option<(u32, Option<u16>)> {
         let plain = |link: &Link| {
             let kind = link.kind.as_deref();
@@ -289,7 +297,7 @@ impl World {
         if plain(link) {
             return Some((link.index, None));
         }
-        // One in another namespace cannot be sent by from here.
+        // A lower device in another namespace cannot be used from here.
         if link.kind.as_deref() != Some("vlan") || link.link_namespace.is_some() {
             return None;
         }

@@ -1,37 +1,37 @@
-//! The data plane as it is told: every call counted, and what it refuses made safe.
+//! Writes to the data plane: counts calls, and makes refusals safe by leaving packets to the kernel.
 
 use lpm::{NextHop, Prefix, Prefix4, Prefix6, Rib};
 
-use super::side::Side;
-use super::world::World;
-use crate::forward::{Compiler, Family, Forwarding, Plane, Punt, Rest, nothing};
+use super::address_family::AddressFamily;
+use super::kernel_state::KernelState;
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane, Punt, no_cleanup};
 
-/// A plane, and what it was told.
+/// A plane, and the calls to it.
 #[derive(Debug)]
-pub(super) struct Outlet<P> {
+pub(super) struct PlaneWriter<P> {
     pub(super) plane: P,
-    pub(super) told: Told,
+    pub(super) calls: PlaneCalls,
 }
 
-/// Calls since the start.
+/// Calls and refusals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct PlaneCalls {
     pub(super) routes: u64,
     pub(super) next_hops: u64,
     pub(super) refusals: u64,
 }
 
-/// Stands for the plane until the first listing is complete: a plane that is made with all its
-/// routes can know how large it will be.
+/// Collects routes until the first dump is complete: a plane that is built from all its routes can choose its
+/// size.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct RibBuilder {
     pub(super) v4: Rib<u32>,
     pub(super) v6: Rib<u128>,
 }
 
-impl Plane for Gathered {
+impl Plane for RibBuilder {
     type Error = std::convert::Infallible;
-    type Compiled = ();
+    type RuleTables = ();
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Self::Error> {
         match hop {
@@ -57,35 +57,39 @@ impl Plane for Gathered {
         Box::new(|_| Ok(()))
     }
 
-    fn enforce(&mut self, (): ()) -> Result<Rest, Self::Error> {
-        Ok(nothing())
+    fn enforce(&mut self, (): ()) -> Result<Cleanup, Self::Error> {
+        Ok(no_cleanup())
     }
 }
 
-impl<P: Plane> Outlet<P> {
+impl<P: Plane> PlaneWriter<P> {
     pub(super) fn new(plane: P) -> Self {
         Self {
             plane,
-            told: Told::default(),
+            calls: PlaneCalls::default(),
         }
     }
 
-    /// Whether it could be done.
-    pub(super) fn route<A: Side>(&mut self, prefix: Prefix<A>, hop: Option<NextHop>) -> bool {
-        self.told.routes += 1;
+    /// Adds, changes or removes a route. Returns whether the plane accepted it.
+    pub(super) fn route<A: AddressFamily>(
+        &mut self,
+        prefix: Prefix<A>,
+        hop: Option<NextHop>,
+    ) -> bool {
+        self.calls.routes += 1;
         let done = A::route(&mut self.plane, prefix, hop);
         if let Err(error) = &done {
-            if self.told.refusals == 0 {
+            if self.calls.refusals == 0 {
                 tracing::error!(
                     "route {prefix}: {error}; its packets are left to the kernel, and it is tried again every second"
                 );
             }
-            self.told.refusals += 1;
+            self.calls.refusals += 1;
         }
         done.is_ok()
     }
 
-    /// Leaves a family to the kernel, or no longer; whether that could be done.
+    /// Leaves a family to the kernel, or takes it back. Returns whether the plane accepted it.
     pub(super) fn withhold(&mut self, family: Family, on: bool) -> bool {
         let done = self.plane.withhold(family, on);
         match &done {
@@ -99,7 +103,7 @@ impl<P: Plane> Outlet<P> {
     }
 
     pub(super) fn next_hop(&mut self, family: Family, hop: NextHop, to: &Forwarding) -> bool {
-        self.told.next_hops += 1;
+        self.calls.next_hops += 1;
         let done = self.plane.next_hop(family, hop, to);
         if let Err(error) = &done {
             tracing::debug!("next hop {}: {error}", hop.get());
@@ -107,23 +111,23 @@ impl<P: Plane> Outlet<P> {
         done.is_ok()
     }
 
-    /// Gives a number its meaning, or leaves it to the kernel where the plane refuses; returns
-    /// what it means then.
-    pub(super) fn tell(
+    /// Sets the forwarding of a next-hop number, or leaves the number to the kernel if the plane refuses.
+    /// Returns the forwarding in effect.
+    pub(super) fn set_forwarding(
         &mut self,
         family: Family,
         hop: NextHop,
         to: Forwarding,
-        world: &mut World,
+        state: &mut KernelState,
     ) -> Forwarding {
         if self.next_hop(family, hop, &to) {
             return to;
         }
-        self.told.refusals += 1;
+        self.calls.refusals += 1;
         if let Forwarding::Neighbour(adjacency) = to
-            && world.refuse(adjacency.ifindex)
+            && state.refuse(adjacency.ifindex)
         {
-            let name = world.name(adjacency.ifindex);
+            let name = state.name(adjacency.ifindex);
             tracing::warn!(
                 "the data plane cannot send by {name}: packets that leave by it are the kernel's"
             );

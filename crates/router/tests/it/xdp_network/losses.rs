@@ -1,4 +1,4 @@
-//! Frames that are lost after they were sent: each has an end, and those that arrive are the rest.
+//! Frames that are lost after they were sent are counted under one end each. All others arrive.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -9,13 +9,13 @@ use sys::ethtool::Ethtool;
 use testbed::Neighbours;
 
 use super::rig::Rig;
-use crate::common::network::{PATIENCE, await_that, topology};
+use crate::common::network::{TIMEOUT, await_that, topology};
 
 const PORT: u16 = 7100;
-/// No more than fit a socket.
+/// Few enough for a socket's buffer.
 const DATAGRAMS: u64 = 30;
 
-/// Routes between a client and a server that know each other.
+/// A router between a client and a server, with permanent neighbours.
 fn rig(name: &str, mode: XdpMode) -> Rig {
     let mut rig = Rig::new(name, &topology(Neighbours::Permanent, 1500), mode);
     rig.introduce();
@@ -23,7 +23,7 @@ fn rig(name: &str, mode: XdpMode) -> Rig {
 }
 
 impl Rig {
-    /// Whether the server's device takes frames that are redirected to it.
+    /// Sets whether the server's device accepts redirected frames.
     fn server_takes(&self, on: bool) {
         let server = self.host("server");
         let device = &server.interface("router").unwrap().name;
@@ -31,7 +31,7 @@ impl Rig {
         server.run(set).unwrap().unwrap();
     }
 
-    /// Datagrams of these lengths in turn, from the client to the server.
+    /// Sends datagrams of these lengths in turn, from the client to the server.
     fn send(&self, count: u64, lengths: &[usize]) {
         let client = self.host("client");
         let sender = client
@@ -43,9 +43,9 @@ impl Rig {
         }
     }
 
-    /// So many datagrams come to the server, and no more.
+    /// Checks that the server receives this many datagrams, and no more.
     fn arrive(&self, receiver: &UdpSocket, count: u64) {
-        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
         for _ in 0..count {
             receiver.recv(&mut [0; 2048]).unwrap();
         }
@@ -69,7 +69,7 @@ fn what_the_other_end_takes_no_more_is_dropped() {
     let receiver = rig.receiver();
     rig.server_takes(false);
     rig.send(DATAGRAMS, &[100]);
-    // Since Linux 6.3 a veth says beforehand that its other end takes none.
+    // Since Linux 6.3, a veth reports in advance that its other end accepts none.
     let dropped = || rig.packets(End::DroppedAtTransmit) + rig.packets(End::DroppedAtDevice);
     await_that("each is counted once", || dropped() == DATAGRAMS);
     assert_eq!(rig.packets(End::Forwarded), 0);
@@ -89,7 +89,7 @@ fn what_a_driver_leaves_of_a_batch_is_dropped_at_transmit() {
     }
     let rig = rig("xdp-batch", XdpMode::Native);
     let other = self::rig("xdp-batch2", XdpMode::Native);
-    // What tells their devices apart is the namespace alone.
+    // Only the namespace distinguishes their devices.
     let devices = |rig: &Rig| {
         let of = rig.host("router").interfaces().iter();
         of.map(|one| one.ifindex).collect::<Vec<_>>()
@@ -97,7 +97,7 @@ fn what_a_driver_leaves_of_a_batch_is_dropped_at_transmit() {
     assert_eq!(devices(&rig), devices(&other));
     let receiver = rig.receiver();
     let device = rig.host("server").interface("router").unwrap().name.clone();
-    // Its driver takes a batch up to the first frame that is too long for it.
+    // Its driver accepts a batch up to the first frame that is too long for it.
     let (worked, said) = rig.print("server", &format!("ip link set {device} mtu 1000"));
     assert!(worked, "{said}");
     rig.send(DATAGRAMS, &[100, 100, 1200]);
@@ -106,7 +106,7 @@ fn what_a_driver_leaves_of_a_batch_is_dropped_at_transmit() {
         let [forwarded, dropped] = ends();
         forwarded + dropped == DATAGRAMS && dropped >= DATAGRAMS / 3
     });
-    // What is counted as forwarded may still be in a batch that the driver has not seen.
+    // Frames that are counted as forwarded may still be in a batch that the driver has not seen.
     router::xdp::settle();
     rig.arrive(&receiver, ends()[0]);
     assert_eq!(ends().iter().sum::<u64>(), DATAGRAMS);

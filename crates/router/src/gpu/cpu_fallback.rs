@@ -1,5 +1,5 @@
-//! A device with this machine's CPUs behind it: they hold the same tables, say what next hops stand for, and
-//! decide when the device cannot any more, if that is wanted.
+//! A device with CPU fallback. The CPUs hold the same tables and the forwarding of next hops. If the option
+//! is set, they decide when the device is lost.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -8,49 +8,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lpm::{NextHop, Prefix4, Prefix6};
 use serde::Serialize;
 
-use super::{CaughtUp, Gpu, Lists, OnDevice};
+use super::{DeviceProcessor, Gpu, Lists, UpdateCosts};
 use crate::cpu::{self, Hops, Lookup, Tables};
 use crate::engine::{Answers, Contents, Engine, Function, Headers, Processor};
-use crate::forward::{Compiler, Family, Forwarding, Plane, Rest};
-use crate::image::Stored;
+use crate::forward::{Cleanup, Compiler, Family, Forwarding, Plane};
+use crate::image::ImageFile;
 use crate::rules::{Hits, RuleSet};
 
-/// Which device, if any, and what is behind it.
+/// The device, if any, and the CPU engine.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub cpu: cpu::Options,
     pub device: Option<super::Options>,
-    /// CPUs go on where the device fails, runs out of memory, or refuses tables or kernels.
+    /// Continue on CPUs if the device fails, runs out of memory, or refuses tables or kernels.
     pub fallback: bool,
 }
 
-/// Routes and rules on a device, and on CPUs.
+/// Routes and rules on a device and on CPUs.
 #[derive(Debug)]
-pub struct Backed {
+pub struct FallbackTables {
     tables: Tables,
     gpu: Option<Gpu>,
-    standby: Arc<Standby>,
+    fallback: Arc<FallbackState>,
 }
 
-/// Decides by the device, or by the CPU that calls, for one thread.
+/// Processes one thread's batches on the device, or on the calling CPU.
 #[derive(Debug)]
-pub struct Decider {
+pub struct FallbackProcessor {
     lookup: Lookup,
-    device: Option<OnDevice>,
-    standby: Arc<Standby>,
+    device: Option<DeviceProcessor>,
+    fallback: Arc<FallbackState>,
 }
 
-/// Rules as both look them up.
+/// Rules for the lookups of both.
 #[derive(Debug)]
-pub struct Both {
+pub struct FallbackLists {
     cpu: cpu::Lists,
     gpu: Option<Lists>,
 }
 
-/// What CPUs did in a device's place.
+/// The work that CPUs did after the device was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fallen {
-    /// The device's last words.
+pub struct FallbackStatus {
+    /// The device's error.
     pub why: String,
     pub batches: u64,
     pub packets: u64,
@@ -65,71 +65,80 @@ pub enum Error {
 }
 
 #[derive(Debug, Default)]
-struct Standby {
+struct FallbackState {
     wanted: bool,
     why: OnceLock<String>,
     batches: AtomicU64,
     packets: AtomicU64,
 }
 
-impl Engine for Backed {
+impl Engine for FallbackTables {
     type Options = Options;
-    type Processor = Decider;
+    type Processor = FallbackProcessor;
 
     fn setup(contents: Contents, options: &Options) -> Result<Self, Error> {
         Self::new(contents, None, options)
     }
 
-    fn processor(&self, function: Function) -> Result<Decider, Error> {
+    fn processor(&self, function: Function) -> Result<FallbackProcessor, Error> {
         let device = self.device().map(|gpu| gpu.processor(function));
-        Ok(Decider {
+        Ok(FallbackProcessor {
             lookup: self.tables.processor(function)?,
-            device: self.standby.unless_lost(device)?,
-            standby: Arc::clone(&self.standby),
+            device: self.fallback.unless_lost(device)?,
+            fallback: Arc::clone(&self.fallback),
         })
     }
 }
 
-impl Backed {
+impl FallbackTables {
     /// As [`Engine::setup`], with the arrays of an image, whose routes are those of `contents`.
     ///
     /// # Errors
     /// As `setup`; content that no table has.
-    pub fn restore(image: &Stored, contents: Contents, options: &Options) -> Result<Self, Error> {
+    pub fn restore(
+        image: &ImageFile,
+        contents: Contents,
+        options: &Options,
+    ) -> Result<Self, Error> {
         Self::new(contents, Some(image), options)
     }
 
-    fn new(contents: Contents, image: Option<&Stored>, options: &Options) -> Result<Self, Error> {
-        let standby = Standby {
+    fn new(
+        contents: Contents,
+        image: Option<&ImageFile>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let fallback = FallbackState {
             wanted: options.fallback,
-            ..Standby::default()
+            ..FallbackState::default()
         };
         let gpu = options.device.as_ref().map(|device| match image {
             Some(image) => Gpu::restore(image, contents.clone(), device),
             None => Gpu::setup(contents.clone(), device),
         });
         Ok(Self {
-            gpu: standby.unless_lost(gpu)?,
+            gpu: fallback.unless_lost(gpu)?,
             tables: match image {
                 Some(image) => Tables::restore(image, contents, &options.cpu)?,
                 None => Tables::setup(contents, &options.cpu)?,
             },
-            standby: Arc::new(standby),
+            fallback: Arc::new(fallback),
         })
     }
 
-    /// Bytes of the structures for routes and for rules, of the device as long as it decides.
+    /// Bytes of the structures for routes and for rules: the device's until it is lost.
     pub fn bytes(&self) -> (usize, usize) {
         let gpu = self.device().map(Gpu::bytes);
         gpu.unwrap_or_else(|| self.tables.bytes())
     }
 
-    /// What makes lookups slow, in words; nothing for ordinary tables.
+    /// Reasons for slow lookups; none for ordinary tables.
     pub fn warnings(&self) -> Vec<String> {
         self.tables.warnings()
     }
 
-    /// How often each rule in force matched, wherever; without what a device that was lost had not told.
+    /// How often each rule in force matched, on the device and on CPUs. Counts that a lost device had not
+    /// reported are missing.
     pub fn hits(&self) -> [Hits; 2] {
         let mut all = self.tables.hits();
         if let Some(gpu) = &self.gpu {
@@ -140,52 +149,52 @@ impl Backed {
         all
     }
 
-    /// What CPUs did in the device's place, if it was lost.
-    pub fn fallen(&self) -> Option<Fallen> {
-        let why = self.standby.why.get()?;
-        Some(Fallen {
+    /// The work that CPUs did since the device was lost; none if it was not.
+    pub fn fallback_status(&self) -> Option<FallbackStatus> {
+        let why = self.fallback.why.get()?;
+        Some(FallbackStatus {
             why: why.clone(),
-            batches: self.standby.batches.load(Ordering::Relaxed),
-            packets: self.standby.packets.load(Ordering::Relaxed),
+            batches: self.fallback.batches.load(Ordering::Relaxed),
+            packets: self.fallback.packets.load(Ordering::Relaxed),
         })
     }
 
-    /// What changes of routes have cost batches on the device.
-    pub fn caught_up(&self) -> Option<CaughtUp> {
-        self.gpu.as_ref().map(Gpu::caught_up)
+    /// Costs of updating routes on the device.
+    pub fn update_costs(&self) -> Option<UpdateCosts> {
+        self.gpu.as_ref().map(Gpu::update_costs)
     }
 
-    /// What next hops stand for now.
+    /// The current forwarding of next hops.
     pub fn hops(&self) -> Arc<Hops> {
         self.tables.hops()
     }
 
-    /// What has the tables on the device, until that is lost; none where there was none.
+    /// The device's engine, until the device is lost.
     pub fn device(&self) -> Option<&Gpu> {
-        self.gpu.as_ref().filter(|_| !self.standby.is_lost())
+        self.gpu.as_ref().filter(|_| !self.fallback.is_lost())
     }
 
-    /// A change of the device's tables; nothing where there is none, or none any more.
+    /// Changes the device's tables, if there is a device and it is not lost.
     fn change(
         &mut self,
         change: impl FnOnce(&mut Gpu) -> Result<(), super::Error>,
     ) -> Result<(), Error> {
-        let lost = self.standby.is_lost();
+        let lost = self.fallback.is_lost();
         let changed = self.gpu.as_mut().filter(|_| !lost).map(change);
-        self.standby.unless_lost(changed)?;
+        self.fallback.unless_lost(changed)?;
         Ok(())
     }
 }
 
-impl Decider {
-    /// What the next hops of the last batch stood for when it was looked up.
+impl FallbackProcessor {
+    /// The forwarding of next hops at the time of the last batch's lookup.
     pub fn hops(&self) -> &Hops {
         self.lookup.hops()
     }
 
-    /// Whether the device has decided.
+    /// Processes a batch on the device. Returns whether it did.
     fn by_device(&mut self, headers: &Headers, answers: &mut Answers) -> Result<bool, Error> {
-        if self.standby.is_lost() {
+        if self.fallback.is_lost() {
             self.device = None;
         }
         let Some(device) = &mut self.device else {
@@ -197,11 +206,11 @@ impl Decider {
         } else {
             device.process_batch(headers, answers)
         };
-        Ok(self.standby.unless_lost(Some(decided))?.is_some())
+        Ok(self.fallback.unless_lost(Some(decided))?.is_some())
     }
 }
 
-impl Processor for Decider {
+impl Processor for FallbackProcessor {
     type Error = Error;
 
     fn function(&self) -> Function {
@@ -214,7 +223,7 @@ impl Processor for Decider {
 
     fn idle(&mut self) -> Result<(), Error> {
         let idle = self.device.as_mut().map(Processor::idle);
-        self.standby.unless_lost(idle)?;
+        self.fallback.unless_lost(idle)?;
         Ok(())
     }
 
@@ -222,22 +231,22 @@ impl Processor for Decider {
         if self.by_device(headers, answers)? {
             return Ok(());
         }
-        if self.standby.is_lost() {
+        if self.fallback.is_lost() {
             let packets = headers.len() as u64;
-            self.standby.batches.fetch_add(1, Ordering::Relaxed);
-            self.standby.packets.fetch_add(packets, Ordering::Relaxed);
+            self.fallback.batches.fetch_add(1, Ordering::Relaxed);
+            self.fallback.packets.fetch_add(packets, Ordering::Relaxed);
         }
         let Ok(()) = self.lookup.process_batch(headers, answers);
         Ok(())
     }
 }
 
-impl Standby {
+impl FallbackState {
     fn is_lost(&self) -> bool {
         self.why.get().is_some()
     }
 
-    /// What a device came to; nothing of one that is lost, where CPUs are to go on.
+    /// The result of a call to the device. None if the device is lost and CPUs continue.
     fn unless_lost<T>(
         &self,
         asked: Option<Result<T, super::Error>>,
@@ -260,7 +269,7 @@ impl Standby {
     }
 }
 
-/// Whether a device that was there is of no more use; not what is wrong with what was asked for.
+/// Whether an error means that the device cannot be used any more; other errors concern the request.
 fn is_loss(error: &super::Error) -> bool {
     use ::gpu::Error as Device;
     matches!(
@@ -269,9 +278,9 @@ fn is_loss(error: &super::Error) -> bool {
     )
 }
 
-impl Plane for Backed {
+impl Plane for FallbackTables {
     type Error = Error;
-    type Compiled = Both;
+    type RuleTables = FallbackLists;
 
     fn route4(&mut self, prefix: Prefix4, hop: Option<NextHop>) -> Result<(), Error> {
         self.change(|gpu| gpu.route4(prefix, hop))?;
@@ -287,28 +296,28 @@ impl Plane for Backed {
         Ok(self.tables.next_hop(family, hop, to)?)
     }
 
-    fn compiler(&self) -> Compiler<Both, Error> {
+    fn compiler(&self) -> Compiler<FallbackLists, Error> {
         let cpu = self.tables.compiler();
         let gpu = self.device().map(Plane::compiler);
-        let standby = Arc::clone(&self.standby);
+        let fallback = Arc::clone(&self.fallback);
         Box::new(move |rules: &RuleSet| {
-            Ok(Both {
+            Ok(FallbackLists {
                 cpu: cpu(rules)?,
-                gpu: standby.unless_lost(gpu.map(|compile| compile(rules)))?,
+                gpu: fallback.unless_lost(gpu.map(|compile| compile(rules)))?,
             })
         })
     }
 
-    fn enforce(&mut self, both: Both) -> Result<Rest, Error> {
-        let on_device = match (&mut self.gpu, both.gpu) {
+    fn enforce(&mut self, lists: FallbackLists) -> Result<Cleanup, Error> {
+        let on_device = match (&mut self.gpu, lists.gpu) {
             (Some(gpu), Some(lists)) => Some(gpu.enforce(lists)?),
             _ => None,
         };
-        let on_cpus = self.tables.enforce(both.cpu)?;
+        let on_cpus = self.tables.enforce(lists.cpu)?;
         Ok(Box::new(move || {
             on_cpus();
-            if let Some(rest) = on_device {
-                rest();
+            if let Some(cleanup) = on_device {
+                cleanup();
             }
         }))
     }

@@ -1,4 +1,4 @@
-//! What differs between IPv4 and IPv6 when routes are followed.
+//! What differs between IPv4 and IPv6 in following routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,28 +6,28 @@ use lpm::{Address, NextHop, Prefix};
 
 use crate::forward::{Family, Plane};
 
-pub(super) trait Side: Address {
+pub(super) trait AddressFamily: Address {
     const FAMILY: Family;
 
     fn of(address: IpAddr) -> Option<Self>;
-    /// Destinations that no router forwards to, whatever its routes say.
-    fn kept() -> Vec<Prefix<Self>>;
+    /// Destinations that no router forwards to, regardless of its routes.
+    fn reserved_prefixes() -> Vec<Prefix<Self>>;
     fn route<P: Plane>(
         plane: &mut P,
         prefix: Prefix<Self>,
         hop: Option<NextHop>,
     ) -> Result<(), P::Error>;
 
-    /// Lengths of prefixes that a plane has most likely room for, the longest first.
+    /// Prefix lengths for which a plane most likely has room, longest first.
     const COARSE: &'static [u8];
 
-    /// Whether neighbours with this address are reached by it from elsewhere.
+    /// Whether packets to this address are routed: it is neither multicast nor, for IPv6, link-local.
     fn is_routed(self) -> bool;
 }
 
-impl Side for u32 {
+impl AddressFamily for u32 {
     const FAMILY: Family = Family::V4;
-    /// Tables have an entry for each /24.
+    /// Lookup tables have an entry for each /24.
     const COARSE: &'static [u8] = &[24];
 
     fn of(address: IpAddr) -> Option<Self> {
@@ -37,8 +37,8 @@ impl Side for u32 {
         }
     }
 
-    /// "This network" and loopback (RFC 6890), multicast, the limited broadcast.
-    fn kept() -> Vec<Prefix<Self>> {
+    /// "This network" and loopback (RFC 6890), multicast, limited broadcast.
+    fn reserved_prefixes() -> Vec<Prefix<Self>> {
         prefixes(&[
             "0.0.0.0/8",
             "127.0.0.0/8",
@@ -60,7 +60,7 @@ impl Side for u32 {
     }
 }
 
-impl Side for u128 {
+impl AddressFamily for u128 {
     const FAMILY: Family = Family::V6;
     const COARSE: &'static [u8] = &[48, 32, 16];
 
@@ -72,7 +72,7 @@ impl Side for u128 {
     }
 
     /// Unspecified, loopback, link-local and multicast (RFC 4291, 2.5 and 2.7).
-    fn kept() -> Vec<Prefix<Self>> {
+    fn reserved_prefixes() -> Vec<Prefix<Self>> {
         prefixes(&["::/128", "::1/128", "fe80::/10", "ff00::/8"])
     }
 

@@ -1,4 +1,4 @@
-//! Batches' ways that were recorded, by what they were recorded for.
+//! Recorded launches of batches, by the tables and sizes that they were recorded for.
 
 use std::sync::Arc;
 
@@ -9,36 +9,36 @@ use super::header::rounded;
 use super::steps::{Step, Work};
 use super::width;
 
-/// Work items and bytes that a recording is for are multiples of at least this.
+/// Granularity of a recording's work items and bytes.
 const ITEMS: usize = 128;
 const BYTES: usize = 256;
 
-/// Of one lane, which has room for sizes that are rounded up.
+/// The recordings of one lane, whose capacity allows for rounded sizes.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct RecordingCache {
     lists: u64,
-    all: Vec<(For, Recording)>,
+    all: Vec<(RecordingKey, Recording)>,
 }
 
-/// What a recording is good for.
+/// The batches that a recording can launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct For {
-    /// The two copies of the routes stay where they are: where this one is.
+struct RecordingKey {
+    /// The address of this copy of the routes. Both copies keep their addresses.
     routes: usize,
     bits: u32,
     items: usize,
     there: usize,
 }
 
-impl Recorded {
-    /// Sends a batch that is written, what it is before it.
+impl RecordingCache {
+    /// Sends a batch, whose input and header have been written.
     pub(super) fn send(&mut self, lane: &mut Lane, work: &Work<'_>) -> Result<(), Error> {
         let lists = work.tables.lists.number();
         if lists != self.lists {
             self.all.clear();
             self.lists = lists;
         }
-        let this = For::of(work);
+        let this = RecordingKey::of(work);
         let known = self.all.iter().position(|(known, _)| *known == this);
         let at = match known {
             Some(at) => at,
@@ -54,7 +54,7 @@ impl Recorded {
     }
 }
 
-impl For {
+impl RecordingKey {
     fn of(work: &Work<'_>) -> Self {
         Self {
             routes: Arc::as_ptr(&work.tables.routes).addr(),
@@ -65,21 +65,21 @@ impl For {
     }
 }
 
-/// As many work items as a recording for so many keys has.
+/// Work items of the recording for a number of keys.
 pub(super) fn items(keys: usize) -> usize {
     rounded(keys, ITEMS)
 }
 
-/// As many bytes as it sends of so many.
+/// Bytes of the recording for an input of this size.
 pub(super) fn bytes(input: usize) -> usize {
     rounded(input, BYTES)
 }
 
-fn record(lane: &mut Lane, work: &Work<'_>, this: For) -> Result<Recording, Error> {
-    let steps = work.lasting_steps(this.items);
+fn record(lane: &mut Lane, work: &Work<'_>, this: RecordingKey) -> Result<Recording, Error> {
+    let steps = work.recordable_steps(this.items);
     let launches: Vec<Launch<'_>> = steps.iter().map(Step::launch).collect();
     let back = width::bytes(this.items, work.bits);
-    // SAFETY: as `Way::send`; kernels find at the beginning of the input how many keys there are, no more than
+    // SAFETY: as `BatchStream::send`; kernels find at the beginning of the input how many keys there are, no more than
     // work items, for which lane and scratch have room.
     Ok(unsafe { lane.record(&launches, this.there, back)? })
 }

@@ -1,9 +1,9 @@
-//! Enums whose variants have names that people write.
+//! Names of enum variants in options, configuration and output.
 
-/// Gives an enum `ALL`, `name`, and what shows and reads names; what is no name is an `$unknown`.
-macro_rules! named {
-    ($named:ident or $unknown:ident: $($variant:ident = $name:literal),+ $(,)?) => {
-        impl $named {
+/// Implements `ALL`, `name`, `Display` and `FromStr` for an enum. Unknown names are an `$unknown`.
+macro_rules! enum_names {
+    ($enum:ident or $unknown:ident: $($variant:ident = $name:literal),+ $(,)?) => {
+        impl $enum {
             /// All of them.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
@@ -14,25 +14,25 @@ macro_rules! named {
             }
         }
 
-        impl std::fmt::Display for $named {
+        impl std::fmt::Display for $enum {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())
             }
         }
 
-        impl std::str::FromStr for $named {
+        impl std::str::FromStr for $enum {
             type Err = $unknown;
 
             fn from_str(name: &str) -> Result<Self, $unknown> {
-                let found = Self::ALL.into_iter().find(|named| named.name() == name);
+                let found = Self::ALL.into_iter().find(|variant| variant.name() == name);
                 found.ok_or_else(|| $unknown(name.to_owned()))
             }
         }
     };
 }
 
-/// Declares the formats of something that files hold: an enum with a name and an importer for each, and what a name
-/// that is none is refused with.
+/// Declares the file formats of routes or rules: an enum with a name and an importer for each format, and the
+/// error for unknown names.
 macro_rules! formats {
     ($format:ident or $unknown:ident of $what:literal by $importer:ty:
      $($(#[$doc:meta])* $variant:ident = $name:literal: $reads:expr,)+) => {
@@ -42,12 +42,12 @@ macro_rules! formats {
             $($(#[$doc])* $variant,)+
         }
 
-        /// A name that is no format.
+        /// The name of an unknown format.
         #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-        #[error("{}", $crate::named::refusal(.0, $what, &$format::ALL.map($format::name)))]
+        #[error("{}", $crate::enum_names::refusal(.0, $what, &$format::ALL.map($format::name)))]
         pub struct $unknown(String);
 
-        $crate::named::named! { $format or $unknown: $($variant = $name),+ }
+        $crate::enum_names::enum_names! { $format or $unknown: $($variant = $name),+ }
 
         impl $format {
             fn importer(self) -> &'static $importer {
@@ -65,5 +65,5 @@ pub(crate) fn refusal(name: &str, what: &str, known: &[&str]) -> String {
     format!("{name:?} is no format of {what}: {others} or {last}")
 }
 
+pub(crate) use enum_names;
 pub(crate) use formats;
-pub(crate) use named;

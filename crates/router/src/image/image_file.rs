@@ -1,5 +1,4 @@
-//! A table image as it lies in its file: what it holds, for whoever makes tables of it in memory of their
-//! own.
+//! The file of a table image, from which tables can be built in memory of the caller's choice.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +12,8 @@ use crate::forward::Family;
 use crate::routes::Target;
 use crate::rules::RuleSet;
 
-/// A whole file: one that is as it was written. Any bytes may come for it all the same.
-pub struct Stored {
+/// A file with a valid checksum. Its content may be arbitrary all the same.
+pub struct ImageFile {
     name: String,
     file: Vec<u8>,
     entries: Vec<Entry>,
@@ -23,30 +22,30 @@ pub struct Stored {
     rules: bool,
 }
 
-/// Routes of an image without their lookup.
+/// The routes of an image, without lookup tables.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     pub v4: Rib<u32>,
     pub v6: Rib<u128>,
-    /// What the next hops 1, 2, ... of IPv4 stand for.
+    /// The targets of IPv4's next hops 1, 2, ...
     pub hops4: Vec<Target>,
     pub hops6: Vec<Target>,
 }
 
-impl std::fmt::Debug for Stored {
+impl std::fmt::Debug for ImageFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = &self.name;
-        f.debug_struct("Stored")
+        f.debug_struct("ImageFile")
             .field("name", name)
             .finish_non_exhaustive()
     }
 }
 
-impl Stored {
+impl ImageFile {
     /// Reads a file that [`Image::save`] wrote.
     ///
     /// # Errors
-    /// A file that is no image, one of another version, one that is not as it was written; reading.
+    /// The file cannot be read, is not an image, has another version or is damaged.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let file = fs::read(path).map_err(|cause| {
@@ -56,7 +55,7 @@ impl Stored {
         Self::of(name.clone(), file).map_err(|broken| broken.of(&name))
     }
 
-    /// As it was given.
+    /// The file's name as given.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -69,18 +68,18 @@ impl Stored {
         self.rules
     }
 
-    /// Which of IPv4's tables is in it.
+    /// The layout of IPv4's table.
     pub fn layout4(&self) -> Layout4 {
         self.layout4
     }
 
-    /// Its sections and their lengths.
+    /// The sections and their sizes.
     pub fn sections(self) -> Vec<SectionSize> {
         self.entries.into_iter().map(SectionSize::from).collect()
     }
 
-    /// The content of an array of a family's table, for `lpm` to restore; a table that is wrong is
-    /// the file's fault: see [`Stored::blame`].
+    /// The content of an array of a family's table, from which `lpm` restores the table. If that fails,
+    /// [`ImageFile::blame`] makes the error.
     pub fn array(&self, family: Family, name: &str) -> Option<&[u8]> {
         let family = match family {
             Family::V4 => "fib4",
@@ -89,7 +88,7 @@ impl Stored {
         self.find(&format!("{family}.{name}"))
     }
 
-    /// What is wrong when a table cannot be restored.
+    /// The error for a table that cannot be restored.
     pub fn blame(&self, error: lpm::Error) -> Error {
         Fault::from(error).of(&self.name)
     }
@@ -97,7 +96,7 @@ impl Stored {
     /// The routes.
     ///
     /// # Errors
-    /// Content that no image has.
+    /// The content is invalid.
     pub fn routes(&self) -> Result<Option<Routes>, Error> {
         let routes = self.routes.then(|| self.read_routes()).transpose();
         routes.map_err(|fault| fault.of(&self.name))
@@ -112,10 +111,10 @@ impl Stored {
         rules.map_err(|fault| fault.of(&self.name))
     }
 
-    /// IPv4's table of these prefixes, which are the image's; with another layout where its entries fit.
+    /// IPv4's table of these prefixes, which must be the image's. The layout may differ if the entries fit.
     ///
     /// # Errors
-    /// Content that no table has, or none with these prefixes; no memory.
+    /// The content is invalid or has other prefixes; no memory.
     pub fn fib4(&self, rib: Rib<u32>, layout: Layout4) -> Result<Fib4, Error> {
         let arrays = |name: &str| self.array(Family::V4, name);
         let memory = &mut Section::in_process;
@@ -123,7 +122,7 @@ impl Stored {
             .map_err(|error| self.blame(error))
     }
 
-    /// As `fib4`, of IPv6.
+    /// As `fib4`, for IPv6.
     ///
     /// # Errors
     /// As `fib4`.
@@ -134,7 +133,7 @@ impl Stored {
             .map_err(|error| self.blame(error))
     }
 
-    /// All of it, ready for lookups.
+    /// The image with its lookup tables.
     pub(super) fn image(&self) -> Result<Image, Error> {
         let tables = self.routes()?.map(|routes| {
             Ok::<_, Error>(Tables {
@@ -155,7 +154,7 @@ impl Stored {
 
     fn of(name: String, file: Vec<u8>) -> Result<Self, Fault> {
         let entries = container::read(&file)?;
-        let mut stored = Self {
+        let mut image = Self {
             name,
             file,
             entries,
@@ -163,7 +162,7 @@ impl Stored {
             routes: false,
             rules: false,
         };
-        let layout = stored.numbers("layout")?;
+        let layout = image.numbers("layout")?;
         let &[there, layout] = layout.as_slice() else {
             return Err(Fault::section("layout", "has not two numbers"));
         };
@@ -173,14 +172,14 @@ impl Stored {
                 "says that there is what nobody knows",
             ));
         }
-        (stored.routes, stored.rules) = (there & 1 != 0, there & 2 != 0);
-        stored.layout4 = match layout {
+        (image.routes, image.rules) = (there & 1 != 0, there & 2 != 0);
+        image.layout4 = match layout {
             0 => Layout4::Bytes,
             1 => Layout4::Mixed,
             2 => Layout4::Words,
             _ => return Err(Fault::section("layout", "names a layout that is none")),
         };
-        Ok(stored)
+        Ok(image)
     }
 
     fn find(&self, name: &str) -> Option<&[u8]> {

@@ -114,7 +114,7 @@ static __always_inline int permit(struct ingress *in)
 {
 	const struct packet *p = &in->datagram.packet;
 
-	if (in->stream->road == ROAD_DIVERTED && !take_over(in->slot, in->packets))
+	if (in->stream->path == PATH_DIVERTED && !take_over(in->slot, in->packets))
 		return VERDICT_DIVERT;
 	if (!source_accepted(in->stream, in->slot, p))
 		return drop(in, DROP_SOURCE_DENIED);
@@ -162,7 +162,7 @@ static __always_inline int claim(context *ctx, struct ingress *in)
 	in->counters = bpf_map_lookup_elem(&stream_counters, &in->slot);
 	if (!in->stream || !in->counters || has_kernel_source(in->stream, &in->datagram.packet))
 		return VERDICT_PASS;
-	return in->stream->road == ROAD_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
+	return in->stream->path == PATH_PASSING ? VERDICT_PASS : VERDICT_FORWARD;
 }
 
 /* Which UDP checksums are right without being summed. */

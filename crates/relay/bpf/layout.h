@@ -18,11 +18,11 @@
 #define MAX_DEVICES 256
 #define MAX_SOURCES 65536
 
-/* relay::handover::Road */
-enum road {
-	ROAD_PASSING = 0,
-	ROAD_DIVERTED = 1,
-	ROAD_FAST = 2,
+/* relay::handover::ForwardingPath */
+enum forwarding_path {
+	PATH_PASSING = 0,
+	PATH_DIVERTED = 1,
+	PATH_FAST = 2,
 };
 
 enum source_policy {
@@ -68,7 +68,7 @@ struct prefix {
 
 struct stream {
 	__u32 group;
-	__u16 road;
+	__u16 path;
 	/* Userspace gets a copy of each datagram, for the subscribers that only it can send to. */
 	__u8 copies;
 	__u8 source_policy;

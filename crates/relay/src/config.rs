@@ -69,7 +69,7 @@ fn check(document: &Document, path: &Path, datapaths: &[&str]) -> Result<Config,
 
 /// Where the streams stand in a file that has been read already.
 #[derive(Deserialize)]
-struct Places<T> {
+struct SpannedStreams<T> {
     stream: Vec<Spanned<T>>,
 }
 
@@ -82,12 +82,13 @@ struct Subscribers {
 fn place(document: &Document, stream: usize, part: Part) -> Option<Range<usize>> {
     match part {
         Part::Subscriber(at) => {
-            let places: Places<Subscribers> = document.parse().ok()?;
+            let places: SpannedStreams<Subscribers> = document.parse().ok()?;
             let subscribers = &places.stream.get(stream)?.get_ref().subscriber;
             subscribers.get(at).map(Spanned::span)
         }
         Part::Key(key) => {
-            let places: Places<BTreeMap<String, Spanned<IgnoredAny>>> = document.parse().ok()?;
+            let places: SpannedStreams<BTreeMap<String, Spanned<IgnoredAny>>> =
+                document.parse().ok()?;
             let stream = places.stream.get(stream)?;
             let key = stream.get_ref().get(key);
             Some(key.map_or_else(|| stream.span(), Spanned::span))

@@ -14,33 +14,33 @@ pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OneStream {
+struct StreamParams {
     stream: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SomeStream {
+struct OptionalStreamParams {
     stream: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NewSubscriber {
+struct AddSubscriberParams {
     stream: String,
     subscriber: SubscriberSpec,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OneSubscriber {
+struct SubscriberParams {
     stream: String,
     subscriber: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Switch {
+struct SwitchParams {
     stream: String,
     datapath: String,
     timeout_ms: Option<u64>,
@@ -51,20 +51,20 @@ pub fn handle(core: &Core, request: &Request) -> Result<Value, Error> {
     match request.method.as_str() {
         "stream.add" => core.add_stream(request.params::<StreamSpec>()?).map(done),
         "stream.remove" => {
-            let OneStream { stream } = request.params()?;
+            let StreamParams { stream } = request.params()?;
             core.remove_stream(&stream).map(done)
         }
         "stream.list" => answer(core.streams()),
         "subscriber.add" => {
-            let NewSubscriber { stream, subscriber } = request.params()?;
+            let AddSubscriberParams { stream, subscriber } = request.params()?;
             core.add_subscriber(&stream, subscriber).map(done)
         }
         "subscriber.remove" => {
-            let OneSubscriber { stream, subscriber } = request.params()?;
+            let SubscriberParams { stream, subscriber } = request.params()?;
             core.remove_subscriber(&stream, &subscriber).map(done)
         }
         "subscriber.list" => {
-            let OneStream { stream } = request.params()?;
+            let StreamParams { stream } = request.params()?;
             let mut streams = core.streams().into_iter();
             match streams.find(|known| known.name == stream) {
                 Some(found) => answer(found.subscribers),
@@ -72,7 +72,7 @@ pub fn handle(core: &Core, request: &Request) -> Result<Value, Error> {
             }
         }
         "switch" => {
-            let Switch {
+            let SwitchParams {
                 stream,
                 datapath,
                 timeout_ms,
@@ -82,7 +82,7 @@ pub fn handle(core: &Core, request: &Request) -> Result<Value, Error> {
         }
         "reload" => answer(core.reload()?),
         "explain" => {
-            let SomeStream { stream } = request.params()?;
+            let OptionalStreamParams { stream } = request.params()?;
             answer(core.explain(stream.as_deref())?)
         }
         "counters" => answer(core.counters()),

@@ -20,10 +20,10 @@ use libbpf_rs::MapHandle;
 
 use crate::plan::{StreamId, SubscriberId};
 
-/// Who relays a stream that a fast path is attached for.
+/// The path of a stream's datagrams while a fast path is attached for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Road {
+pub enum ForwardingPath {
     /// Userspace: datagrams reach the ingest socket untouched.
     Passing = 0,
     /// Userspace, through the ring of diverted datagrams, until it has caught up.
@@ -35,10 +35,10 @@ pub enum Road {
 /// The controls a fast path offers for each stream of its plan. Methods may be called from any
 /// thread; all fail only when the kernel refuses the map access or the stream is not in the plan.
 pub trait FastPath: Send + Sync {
-    fn road(&self, stream: StreamId) -> Result<Road, datapath::Error>;
+    fn forwarding_path(&self, stream: StreamId) -> Result<ForwardingPath, datapath::Error>;
 
-    /// Sets the stream to passing, from either of the other roads. Returns once no CPU still
-    /// handles it the old way; frames the old way had queued for transmission are then on theirs.
+    /// Sets the stream to passing, from either of the other paths. Returns once no CPU still handles it the
+    /// old way; frames that were queued for transmission before are then in their queues.
     fn pass(&self, stream: StreamId) -> Result<(), datapath::Error>;
 
     /// Datagrams diverted to userspace since the hand-over began.
@@ -70,8 +70,8 @@ pub trait FastPath: Send + Sync {
     /// comes in by them.
     fn unattached(&self, stream: StreamId) -> BTreeMap<u32, String>;
 
-    /// Which way the last copy of a datagram goes, which is the frame itself, and why; `None` where
-    /// there is one way only.
+    /// The path of the last copy of a datagram, which is the frame itself, and the reason; `None` if there is
+    /// only one path.
     fn last_copy(&self, _stream: StreamId) -> Option<String> {
         None
     }
@@ -127,7 +127,7 @@ impl Handover {
 
     /// Whether the fast path has taken over, or does so at the next datagram.
     pub(crate) fn is_over(&self) -> Result<bool, datapath::Error> {
-        if self.fast_path.road(self.stream)? == Road::Fast {
+        if self.fast_path.forwarding_path(self.stream)? == ForwardingPath::Fast {
             return Ok(true);
         }
         let published = self.published.load(Ordering::SeqCst);
@@ -136,8 +136,10 @@ impl Handover {
         }
         // A program that has read an older number diverts once more.
         crate::kernel::grace()?;
-        Ok(self.fast_path.road(self.stream)? == Road::Fast
-            || self.fast_path.diverted(self.stream)? == published)
+        Ok(
+            self.fast_path.forwarding_path(self.stream)? == ForwardingPath::Fast
+                || self.fast_path.diverted(self.stream)? == published,
+        )
     }
 
     /// Whether everything diverted up to now is done.

@@ -74,7 +74,7 @@ pub struct Stream {
     /// die; 0 where every subscriber has a TTL of its own.
     pub min_ttl: u8,
     /// A fast path starts this stream diverted: see [`crate::handover`]. It counts when the stream enters the plan; a
-    /// stream that is in it already stays on its road.
+    /// stream that is in it already stays on its path.
     pub diverted: bool,
     /// Why the kernel has to decide on this stream's packets: a fast path passes them all up, and userspace sends the
     /// copies. None where the kernel would let every packet and every copy through unchanged.

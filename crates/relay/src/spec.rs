@@ -13,8 +13,8 @@ use crate::plan::{MAX_FANOUT, PerPacket, Prefix};
 use crate::userspace;
 use units::{Pps, Span};
 
-/// A packet may take a worker this long at most.
-const MOST_WORK: Duration = Duration::from_millis(10);
+/// Maximum time that a worker may spend on a packet.
+const MAX_WORK: Duration = Duration::from_millis(10);
 
 /// A stream as users describe it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -209,8 +209,8 @@ pub enum Part {
     Subscriber(usize),
 }
 
-/// What is wrong with which key of a stream.
-type Complaint = (&'static str, String);
+/// The key of a stream that is wrong, and the reason.
+type KeyProblem = (&'static str, String);
 
 impl StreamSpec {
     /// Checks the description by itself; `datapaths` are the names there are, `others` the streams
@@ -231,7 +231,7 @@ impl StreamSpec {
         Ok(())
     }
 
-    fn check_stream(&self, datapaths: &[&str], others: &[Self]) -> Result<(), Complaint> {
+    fn check_stream(&self, datapaths: &[&str], others: &[Self]) -> Result<(), KeyProblem> {
         if self.name.is_empty() {
             return Err(("name", "a stream needs a name".into()));
         }
@@ -293,7 +293,7 @@ impl StreamSpec {
     /// Whether `datapath` can do the work on each packet.
     pub(crate) fn check_work(&self, datapath: &str) -> Result<(), String> {
         let work = self.per_packet();
-        if work.spin > MOST_WORK {
+        if work.spin > MAX_WORK {
             return Err("work is at most 10ms for each packet".into());
         }
         if work
@@ -311,7 +311,7 @@ impl StreamSpec {
         ))
     }
 
-    fn check_ingest(&self) -> Result<(), Complaint> {
+    fn check_ingest(&self) -> Result<(), KeyProblem> {
         if self.listen.port() == 0 {
             return Err(("listen", "the ingest needs a port".into()));
         }

@@ -10,7 +10,7 @@ use netdev::capability::{PeerDelivery, peer_delivery};
 use netdev::{Attachments, Hook, requirement};
 
 use crate::kernel::skel::tc::TcSkelBuilder;
-use crate::kernel::{self, Exit, InKernel, Tables, Watch};
+use crate::kernel::{self, EgressDevice, InKernel, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -40,10 +40,10 @@ impl Datapath<Relay> for Tc {
 }
 
 /// The stack sends on every device it has.
-fn look(ifindex: u32) -> Exit {
+fn look(ifindex: u32) -> EgressDevice {
     let peer = peer_delivery(ifindex)
         .unwrap_or_else(|error| PeerDelivery::Through(format!("it cannot be looked at: {error}")));
-    Exit {
+    EgressDevice {
         slow: None,
         peer: Some(peer),
     }

@@ -12,7 +12,7 @@ use netdev::{Attachments, Hook, Netlink, XdpMode};
 use sys::caps::Capability;
 
 use crate::kernel::skel::xdp::XdpSkelBuilder;
-use crate::kernel::{self, Exit, Fanout, InKernel, Tables, Watch};
+use crate::kernel::{self, Broadcast, EgressDevice, InKernel, Tables, Watch};
 use crate::plan::Plan;
 use crate::{Relay, Running};
 
@@ -40,12 +40,12 @@ impl Datapath<Relay> for Xdp {
         self.check()?;
         let mut storage = MaybeUninit::uninit();
         let skel = kernel::load(XdpSkelBuilder::default(), &mut storage, self.name())?;
-        let fanout = Fanout {
+        let broadcast = Broadcast {
             devmaps: Map::new(&skel.maps.fanouts)?,
             egress: bpf::program(&skel.progs.relay_egress)?,
         };
-        let tables = Arc::new(Tables::new(kernel::maps!(skel), Some(fanout), look)?);
-        let beside = (
+        let tables = Arc::new(Tables::new(kernel::maps!(skel), Some(broadcast), look)?);
+        let resources = (
             // What counts the copies that a driver did not take.
             skel.progs
                 .relay_transmitted
@@ -55,12 +55,12 @@ impl Datapath<Relay> for Xdp {
         );
         let ingress = bpf::program(&skel.progs.relay_ingress)?;
         let attached = Attachments::new(ingress, Hook::Xdp(XdpMode::Native));
-        InKernel::start(attached, tables, beside, plan)
+        InKernel::start(attached, tables, resources, plan)
     }
 }
 
-fn look(ifindex: u32) -> Exit {
-    Exit {
+fn look(ifindex: u32) -> EgressDevice {
+    EgressDevice {
         slow: slow(ifindex),
         peer: None,
     }

@@ -38,6 +38,7 @@ const FOLDERS: &[&str] = &[
     "crates/process/",
     "crates/python/",
     "crates/rcu/",
+    "crates/relay/",
     "crates/report/",
     "crates/router-c/",
     "crates/router/",

@@ -9,7 +9,7 @@ use xsk::{Bind, Frame, Mode};
 use super::copies::{Copies, StagedCopy};
 use super::headers::Headers;
 use super::steering::{Steering, slow};
-use super::tag::Steered;
+use super::tag::SteeredDatagram;
 use crate::counters::{DropReason, Traffic};
 use crate::plan::{MAX_STREAMS, Plan, Stream, Subscriber, drop_reason};
 
@@ -32,7 +32,7 @@ pub(super) struct Engine {
     pump: Pump,
     copies: Copies,
     /// By stream slot.
-    streams: Vec<Fan>,
+    streams: Vec<StreamFanout>,
     steering: Steering,
     /// Where the steering program finds the sockets of the queues that are received from: interface and queue.
     places: BTreeMap<(u32, u32), u32>,
@@ -40,7 +40,7 @@ pub(super) struct Engine {
 
 /// Where one stream's copies go.
 #[derive(Debug, Default)]
-struct Fan {
+struct StreamFanout {
     planned: bool,
     /// Those that are sent to come last.
     members: Vec<Member>,
@@ -53,11 +53,11 @@ struct Fan {
 #[derive(Debug)]
 struct Member {
     subscriber: u32,
-    way: Result<Way, DropReason>,
+    egress: Result<EgressPort, DropReason>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct EgressPort {
     port: usize,
     mtu: usize,
     headers: Headers,
@@ -68,7 +68,7 @@ impl Engine {
         let pump = Pump::new(FRAMES, FRAME_SIZE)
             .map_err(|error| Error::failed("AF_XDP packet memory", error))?;
         let mut streams = Vec::new();
-        streams.resize_with(MAX_STREAMS as usize, Fan::default);
+        streams.resize_with(MAX_STREAMS as usize, StreamFanout::default);
         Ok(Self {
             pump,
             copies: Copies::new(),
@@ -189,9 +189,9 @@ impl Engine {
             self.pump.close(index, count);
             let members = self.streams.iter_mut().flat_map(|fan| &mut fan.members);
             for member in members {
-                match &mut member.way {
-                    Ok(way) if way.port == index => member.way = Err(DropReason::Transmit),
-                    Ok(way) if way.port > index => way.port -= 1,
+                match &mut member.egress {
+                    Ok(egress) if egress.port == index => member.egress = Err(DropReason::Transmit),
+                    Ok(egress) if egress.port > index => egress.port -= 1,
                     _ => {}
                 }
             }
@@ -244,16 +244,16 @@ impl Engine {
         for subscriber in &stream.subscribers {
             members.extend(self.member(subscriber)?);
         }
-        members.sort_by_key(|member| member.way.is_ok());
+        members.sort_by_key(|member| member.egress.is_ok());
         let lost = self.pump.dropped();
         let Some(fan) = self.streams.get_mut(stream.id.0 as usize) else {
             return Ok(());
         };
         if !fan.planned {
-            *fan = Fan {
+            *fan = StreamFanout {
                 planned: true,
                 lost_before: lost,
-                ..Fan::default()
+                ..StreamFanout::default()
             };
         }
         let subscribers = stream.subscribers.iter().map(|one| one.id.0).collect();
@@ -268,14 +268,14 @@ impl Engine {
     /// `None` for one that is userspace's to send to and to count: of this machine's own, or behind a device that
     /// sends no Ethernet frames.
     fn member(&mut self, subscriber: &Subscriber) -> Result<Option<Member>, Error> {
-        let way = match subscriber.next_hop {
+        let egress = match subscriber.next_hop {
             NextHop::Ready {
                 ifindex,
                 source_mac,
                 destination_mac,
                 mtu,
                 ..
-            } if slow(ifindex).is_none() => Ok(Way {
+            } if slow(ifindex).is_none() => Ok(EgressPort {
                 port: self.port(ifindex, 0)?,
                 mtu: mtu as usize,
                 headers: Headers::new(subscriber, source_mac, destination_mac),
@@ -288,7 +288,7 @@ impl Engine {
             },
         };
         let subscriber = subscriber.id.0;
-        Ok(Some(Member { subscriber, way }))
+        Ok(Some(Member { subscriber, egress }))
     }
 }
 
@@ -297,8 +297,8 @@ fn flush(pump: &mut Pump, copies: &mut Copies) {
 }
 
 /// Makes the copies of one datagram; the last is made in the frame that it came in.
-fn fan_out(pump: &mut Pump, streams: &mut [Fan], copies: &mut Copies, mut frame: Frame) {
-    let steered = Steered::read(&pump.umem, &mut frame);
+fn fan_out(pump: &mut Pump, streams: &mut [StreamFanout], copies: &mut Copies, mut frame: Frame) {
+    let steered = SteeredDatagram::read(&pump.umem, &mut frame);
     let Some((steered, fan)) = steered.and_then(|steered| {
         let fan = streams.get_mut(steered.stream as usize)?;
         Some((steered, fan))
@@ -313,21 +313,25 @@ fn fan_out(pump: &mut Pump, streams: &mut [Fan], copies: &mut Copies, mut frame:
     let mut original = Some(frame);
     let last = fan.members.len().saturating_sub(1);
     for (number, member) in fan.members.iter().enumerate() {
-        let way = match &member.way {
-            Ok(way) if way.headers.packet_length(length) > way.mtu => Err(DropReason::TooBig),
-            Ok(way) => Ok(way),
+        let egress = match &member.egress {
+            Ok(egress) if egress.headers.packet_length(length) > egress.mtu => {
+                Err(DropReason::TooBig)
+            }
+            Ok(egress) => Ok(egress),
             Err(reason) => Err(*reason),
         };
         let subscriber = member.subscriber;
-        let made = way.and_then(|way| {
+        let made = egress.and_then(|egress| {
             let last = number == last;
-            let frame = make(pump, copies, &mut original, last, steered, &way.headers);
-            frame.map(|frame| (way, frame)).ok_or(DropReason::Transmit)
+            let frame = make(pump, copies, &mut original, last, steered, &egress.headers);
+            frame
+                .map(|frame| (egress, frame))
+                .ok_or(DropReason::Transmit)
         });
         match made {
-            Ok((way, frame)) => {
+            Ok((egress, frame)) => {
                 let bytes = length;
-                pump.ports[way.port].stage(frame, StagedCopy { subscriber, bytes });
+                pump.ports[egress.port].stage(frame, StagedCopy { subscriber, bytes });
             }
             Err(reason) => copies.dropped(subscriber, reason),
         }
@@ -341,7 +345,7 @@ fn make(
     copies: &mut Copies,
     original: &mut Option<Frame>,
     last: bool,
-    steered: Steered,
+    steered: SteeredDatagram,
     headers: &Headers,
 ) -> Option<Frame> {
     let payload = usize::from(steered.origin.payload_length);

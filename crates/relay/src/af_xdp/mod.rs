@@ -23,7 +23,7 @@ use netdev::{Attachments, Hook, Link, Netlink, XdpMode};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 
 use crate::counters::{Counters, DropReason};
-use crate::handover::{FastPath, Road};
+use crate::handover::{FastPath, ForwardingPath};
 use crate::kernel::skel::steer::SteerSkelBuilder;
 use crate::kernel::{self, Tables, interfaces};
 use crate::plan::{Plan, StreamId, SubscriberId};
@@ -57,7 +57,7 @@ impl Datapath<Relay> for AfXdp {
             .map(Arc::new)
             .map_err(|error| Error::failed("epoll", error))?;
         let engine = Engine::new(Steering::new(&skel, Arc::clone(&sleep))?)?;
-        let steered = Steered {
+        let steered = AfXdpPath {
             worker: Worker::start(engine, sleep, plan.cpus.first().copied())?,
             tables: Tables::new(kernel::maps!(skel), None, look)?,
         };
@@ -75,7 +75,7 @@ impl Datapath<Relay> for AfXdp {
 struct RunningAfXdp {
     /// First, so that it is dropped first: no frame is steered to sockets that are going.
     attached: Attachments,
-    steered: Arc<Steered>,
+    steered: Arc<AfXdpPath>,
 }
 
 impl RunningAfXdp {
@@ -101,7 +101,7 @@ impl datapath::Running<Relay> for RunningAfXdp {
     }
 
     fn counters(&self) -> Counters {
-        self.steered.counters(Past::Running)
+        self.steered.counters(DrainState::Running)
     }
 
     fn failed(&self) -> Option<String> {
@@ -130,11 +130,11 @@ impl datapath::Running<Relay> for RunningAfXdp {
         match self.steered.drain() {
             Ok(()) => {
                 self.steered.worker.with(Engine::finish);
-                self.steered.counters(Past::Drained)
+                self.steered.counters(DrainState::Drained)
             }
             Err(error) => {
                 tracing::warn!(%error, "datagrams on their way are counted as forwarded");
-                self.steered.counters(Past::Running)
+                self.steered.counters(DrainState::Running)
             }
         }
     }
@@ -142,19 +142,19 @@ impl datapath::Running<Relay> for RunningAfXdp {
 
 /// The program's tables and the thread behind them.
 #[derive(Debug)]
-struct Steered {
+struct AfXdpPath {
     tables: Tables,
     worker: Worker,
 }
 
 /// Whether datagrams may be on their way between program and thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Past {
+enum DrainState {
     Running,
     Drained,
 }
 
-impl Steered {
+impl AfXdpPath {
     /// Returns once everything that was steered before is sent.
     fn drain(&self) -> Result<(), Error> {
         kernel::grace()?;
@@ -164,7 +164,7 @@ impl Steered {
 
     /// The program counts what it steers as forwarded. What the thread did not see of that was
     /// lost on its way, or is on its way: the sockets say how much was lost at most.
-    fn counters(&self, past: Past) -> Counters {
+    fn counters(&self, drain_state: DrainState) -> Counters {
         let seen: Vec<_> = self.worker.with(|engine| {
             let streams = 0..crate::plan::MAX_STREAMS;
             streams.map(|stream| engine.seen(stream)).collect()
@@ -173,9 +173,9 @@ impl Steered {
         for (id, stream) in &mut counters.streams {
             let (seen, lost) = seen.get(*id as usize).copied().unwrap_or_default();
             let unseen = stream.forwarded.packets.saturating_sub(seen.packets);
-            let lost = match past {
-                Past::Running => unseen.min(lost),
-                Past::Drained => unseen,
+            let lost = match drain_state {
+                DrainState::Running => unseen.min(lost),
+                DrainState::Drained => unseen,
             };
             if lost > 0 {
                 stream.forwarded.packets -= lost;
@@ -192,9 +192,9 @@ impl Steered {
     }
 }
 
-impl FastPath for Steered {
-    fn road(&self, stream: StreamId) -> Result<Road, Error> {
-        self.tables.road(stream)
+impl FastPath for AfXdpPath {
+    fn forwarding_path(&self, stream: StreamId) -> Result<ForwardingPath, Error> {
+        self.tables.forwarding_path(stream)
     }
 
     fn pass(&self, stream: StreamId) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use netdev::Netlink;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use xsk::Port;
 
-use crate::kernel::Exit;
+use crate::kernel::EgressDevice;
 use crate::kernel::skel::steer::{SteerSkel, types};
 
 /// Tells the program, and the thread that sleeps, of sockets that receive.
@@ -54,8 +54,8 @@ impl Steering {
     }
 }
 
-pub(super) fn look(ifindex: u32) -> Exit {
-    Exit {
+pub(super) fn look(ifindex: u32) -> EgressDevice {
+    EgressDevice {
         slow: slow(ifindex),
         peer: None,
     }

@@ -12,13 +12,13 @@ const AF_INET: u16 = 2;
 
 /// A steered datagram: whose it is, and where in its frame the payload begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Steered {
+pub(super) struct SteeredDatagram {
     pub(super) stream: u32,
     pub(super) payload_at: usize,
     pub(super) origin: Origin,
 }
 
-impl Steered {
+impl SteeredDatagram {
     /// `None` for a frame that the steering program has not put its tag in front of.
     pub(super) fn read(umem: &Umem, frame: &mut Frame) -> Option<Self> {
         let (start, length) = (frame.headroom(), frame.len());

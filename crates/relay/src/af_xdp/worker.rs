@@ -12,7 +12,7 @@ use nix::sys::eventfd::EventFd;
 use super::engine::Engine;
 
 /// How soon a device that held up copies is asked again.
-const AGAIN_MS: u8 = 1;
+const RETRY_MS: u8 = 1;
 
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -116,7 +116,7 @@ impl Shared {
                 continue;
             }
             let timeout = if waiting {
-                EpollTimeout::from(AGAIN_MS)
+                EpollTimeout::from(RETRY_MS)
             } else {
                 EpollTimeout::NONE
             };

@@ -32,13 +32,13 @@ use machine::Machine;
 use stream::Stream;
 
 pub use reload::Changes;
-pub use view::{Explanation, Slow, StreamView, SubscriberView};
+pub use view::{Explanation, SlowSubscriber, StreamView, SubscriberView};
 
 /// How often addresses, interfaces, expiries and the datapaths' health are looked at. Next hops
 /// are followed as they change.
-const LOOK: Duration = Duration::from_secs(1);
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a start waits for the neighbours to answer.
-const NEIGHBOURS: Duration = Duration::from_secs(1);
+const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running relay. Dropping it stops every datapath.
 #[derive(Debug)]
@@ -122,10 +122,10 @@ impl Core {
             state: Mutex::new(state),
             stopping: AtomicBool::new(false),
         });
-        let kept = shared.clone();
+        let follower_state = shared.clone();
         let follower = thread::Builder::new()
             .name("relay-follower".into())
-            .spawn(move || kept.keep())
+            .spawn(move || follower_state.run_follower())
             .map_err(Error::failed)?;
         // Changes from before are taken over by its first look.
         let _first = handle.set(follower.thread().clone());
@@ -294,10 +294,10 @@ impl Shared {
     }
 
     /// Follows the machine until the relay stops.
-    fn keep(&self) {
+    fn run_follower(&self) {
         while !self.stopping.load(Ordering::SeqCst) {
             self.lock().follow();
-            thread::park_timeout(LOOK);
+            thread::park_timeout(FOLLOW_INTERVAL);
         }
     }
 }
@@ -402,7 +402,7 @@ impl State {
     }
 
     fn await_neighbours(&mut self) {
-        let deadline = Instant::now() + NEIGHBOURS;
+        let deadline = Instant::now() + NEIGHBOUR_TIMEOUT;
         while self.waits_for_neighbours() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
             for stream in &mut self.streams {

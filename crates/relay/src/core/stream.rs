@@ -26,7 +26,7 @@ pub(super) struct Stream {
     pub(super) subscribers: Vec<Subscriber>,
     /// Counts of the datapaths it has left.
     pub(super) past: StreamCounters,
-    pub(super) place: Place,
+    pub(super) place: Placement,
     pub(super) socket: Arc<UdpSocket>,
     policy: PolicyDecisions,
     /// The version of the policy that was asked; none where the stream has changed since.
@@ -61,7 +61,7 @@ struct PolicyDecisions {
 
 /// Which datapath has a stream, and what the slow path beside a fast one reads of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Placement {
     /// None while it changes hands.
     pub(super) datapath: Option<String>,
     /// A fast path that starts it diverted.
@@ -138,7 +138,7 @@ impl Stream {
             id,
             subscribers: Vec::new(),
             past: StreamCounters::default(),
-            place: Place::default(),
+            place: Placement::default(),
             socket,
             policy: PolicyDecisions::default(),
             policy_version: None,

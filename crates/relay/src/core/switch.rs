@@ -8,17 +8,17 @@ use control::{Error, Kind};
 
 use super::Core;
 use super::instance::refused;
-use super::stream::{Place, SlowPath};
+use super::stream::{Placement, SlowPath};
 use crate::handover::{FastPath, Handover};
 use crate::userspace;
 
 /// How long frames that a CPU took before a change may take to reach their socket.
-const SETTLE: Duration = Duration::from_millis(2);
+const SETTLE_TIME: Duration = Duration::from_millis(2);
 /// How often a hand-over is looked at.
-const LOOK: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// How long each full queue may take to be sent when a hand-over is called off: to 256 subscribers
 /// that is ten seconds' work.
-const EMPTYING: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Core {
     /// Moves a stream to another datapath. When the backlog does not drain in time, the stream
@@ -53,10 +53,10 @@ impl Core {
             (_, false) => self.move_through_socket(stream, datapath),
             (false, true) => self.to_fast_path(stream, &from, datapath, timeout),
             (true, true) => {
-                self.move_through_socket(stream, BETWEEN)?;
-                let moved = self.to_fast_path(stream, BETWEEN, datapath, timeout);
+                self.move_through_socket(stream, INTERIM_DATAPATH)?;
+                let moved = self.to_fast_path(stream, INTERIM_DATAPATH, datapath, timeout);
                 if moved.is_err() {
-                    self.to_fast_path(stream, BETWEEN, &from, timeout)?;
+                    self.to_fast_path(stream, INTERIM_DATAPATH, &from, timeout)?;
                 }
                 moved
             }
@@ -123,7 +123,7 @@ impl Core {
         let fast = state.fast_path(to);
         // One that the fast path leaves to userspace is not in its tables.
         let applied = applied.and_then(|()| match &fast {
-            Some(fast) => fast.road(id).map(drop).map_err(refused),
+            Some(fast) => fast.forwarding_path(id).map(drop).map_err(refused),
             None => Ok(()),
         });
         match (applied, fast) {
@@ -147,7 +147,7 @@ impl Core {
     ) -> Result<(), Error> {
         let began = Instant::now();
         grace_period();
-        thread::sleep(SETTLE);
+        thread::sleep(SETTLE_TIME);
         {
             let mut state = self.lock();
             let at = state.find(name)?;
@@ -198,7 +198,7 @@ impl Core {
     /// Has userspace send what the fast path has diverted, after what came before it.
     fn revert(&self, name: &str, to: &str, handover: &Arc<Handover>) -> Result<(), Error> {
         if self.is_handing_over(name)? {
-            wait(EMPTYING, || Ok(handover.has_begun()))?;
+            wait(DRAIN_TIMEOUT, || Ok(handover.has_begun()))?;
         }
         let taken_off = {
             let mut state = self.lock();
@@ -213,8 +213,8 @@ impl Core {
         };
         // Others are served meanwhile: nobody may change a stream that is being switched.
         if taken_off {
-            thread::sleep(SETTLE);
-            wait(EMPTYING, || handover.is_level().map_err(refused))?;
+            thread::sleep(SETTLE_TIME);
+            wait(DRAIN_TIMEOUT, || handover.is_level().map_err(refused))?;
         }
         Ok(())
     }
@@ -231,19 +231,19 @@ fn wait(time: Duration, is_so: impl Fn() -> Result<bool, Error>) -> Result<bool,
     let deadline = Instant::now() + time;
     loop {
         match is_so()? {
-            false if Instant::now() < deadline => thread::sleep(LOOK),
+            false if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             so => return Ok(so),
         }
     }
 }
 
 /// Where a stream waits between two fast paths.
-const BETWEEN: &str = "mmsg";
+const INTERIM_DATAPATH: &str = "mmsg";
 
-fn on(datapath: &str) -> Place {
-    Place {
+fn on(datapath: &str) -> Placement {
+    Placement {
         datapath: Some(datapath.into()),
-        ..Place::default()
+        ..Placement::default()
     }
 }
 

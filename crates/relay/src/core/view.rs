@@ -1,4 +1,4 @@
-//! What users are told: counts by name, and for each subscriber which road it is on and why.
+//! What users are told: counts by name, and for each subscriber its forwarding path and why.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,7 +45,7 @@ pub struct SubscriberView {
     pub drops: Drops,
 }
 
-/// Which road a stream's subscribers are on, and why not the fast one.
+/// The forwarding path of a stream's subscribers, and why it is not the fast one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     pub stream: String,
@@ -76,12 +76,12 @@ pub struct Explanation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detachments: Vec<Detachment>,
     /// Why not, for each that is not, or that lost copies.
-    pub slow: Vec<Slow>,
+    pub slow: Vec<SlowSubscriber>,
 }
 
 /// A subscriber that does not get every packet the datapath's own way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slow {
+pub struct SlowSubscriber {
     pub subscriber: String,
     pub to: SocketAddr,
     pub reason: String,
@@ -94,7 +94,7 @@ impl Core {
         self.lock().views()
     }
 
-    /// Every stream's roads, or one's.
+    /// The forwarding paths of every stream, or of one.
     pub fn explain(&self, stream: Option<&str>) -> Result<Vec<Explanation>, control::Error> {
         let state = self.lock();
         let streams = match stream {
@@ -166,7 +166,7 @@ impl State {
             served += usize::from(refusal.is_none());
             let lost = || lost(subscriber, &counts.drops);
             if let Some(reason) = refusal.or_else(lost) {
-                slow.push(Slow {
+                slow.push(SlowSubscriber {
                     subscriber: counts.subscriber,
                     to: counts.to,
                     reason,
@@ -270,14 +270,14 @@ impl fmt::Display for Explanation {
             ..
         } = self;
         let datapath = self.datapath.as_deref().unwrap_or("being switched");
-        let road = if self.has_fast_path {
+        let path = if self.has_fast_path {
             "on the fast path"
         } else {
             "served in userspace"
         };
         write!(
             f,
-            "{stream}  ingest {listen}   datapath {datapath}   {served} of {subscribers} subscribers {road}"
+            "{stream}  ingest {listen}   datapath {datapath}   {served} of {subscribers} subscribers {path}"
         )?;
         if let Some(holder) = self.latched {
             write!(f, "   latched by {holder}")?;
@@ -289,7 +289,7 @@ impl fmt::Display for Explanation {
             write!(f, "\n  bypasses  {check}")?;
         }
         if self.drops.total() > 0 {
-            write!(f, "\n  refused  {}", Counted(&self.drops))?;
+            write!(f, "\n  refused  {}", DropsText(&self.drops))?;
         }
         if self.copies_lost > 0 {
             write!(f, "\n  {}", LostCopies(self.copies_lost))?;
@@ -307,7 +307,7 @@ impl fmt::Display for Explanation {
             let to = slow.to.to_string();
             write!(f, "\n  slow  {to:<24} {}", slow.reason)?;
             if slow.drops.total() > 0 {
-                write!(f, "   ({})", Counted(&slow.drops))?;
+                write!(f, "   ({})", DropsText(&slow.drops))?;
             }
         }
         Ok(())
@@ -315,9 +315,9 @@ impl fmt::Display for Explanation {
 }
 
 /// `drops.too_big 18, drops.no_route 2`
-struct Counted<'a>(&'a Drops);
+struct DropsText<'a>(&'a Drops);
 
-impl fmt::Display for Counted<'_> {
+impl fmt::Display for DropsText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (reason, packets)) in self.0.0.iter().enumerate() {
             if index > 0 {
@@ -349,7 +349,7 @@ impl fmt::Display for StreamView {
             received.packets, received.bytes, self.forwarded.packets
         )?;
         if self.drops.total() > 0 {
-            writeln!(f, "  refused  {}", Counted(&self.drops))?;
+            writeln!(f, "  refused  {}", DropsText(&self.drops))?;
         }
         if self.copies_lost > 0 {
             writeln!(f, "  {}", LostCopies(self.copies_lost))?;
@@ -367,7 +367,7 @@ impl fmt::Display for StreamView {
                 subscriber.subscriber, delivered.packets, delivered.bytes
             )?;
             if drops.total() > 0 {
-                write!(f, "   ({})", Counted(drops))?;
+                write!(f, "   ({})", DropsText(drops))?;
             }
             writeln!(f)?;
         }

@@ -12,7 +12,7 @@ use super::skel::types;
 use crate::counters::{
     DROP_REASONS, DropReason, Drops, StreamCounters, SubscriberCounters, Traffic,
 };
-use crate::handover::Road;
+use crate::handover::ForwardingPath;
 use crate::plan::{Prefix, SourcePolicy, Stream};
 
 /// Egress devices of all streams together.
@@ -64,7 +64,12 @@ pub(super) fn ingest(stream: u32, at: SocketAddr, mac: [u8; 6]) -> types::ingest
 }
 
 /// A stream's entry. `copies`: userspace gets one of each datagram.
-pub(super) fn stream(stream: &Stream, group: u32, road: Road, copies: bool) -> types::stream {
+pub(super) fn stream(
+    stream: &Stream,
+    group: u32,
+    path: ForwardingPath,
+    copies: bool,
+) -> types::stream {
     let (policy, timeout) = match &stream.source {
         SourcePolicy::Any => (0, 0),
         SourcePolicy::Allow(_) => (1, 0),
@@ -74,7 +79,7 @@ pub(super) fn stream(stream: &Stream, group: u32, road: Road, copies: bool) -> t
     let (source_interval, source_depth) = bucket(stream.limits.source_pps);
     let mut entry = types::stream {
         group,
-        road: code(road as u32),
+        path: code(path as u32),
         copies: copies.into(),
         source_policy: policy,
         min_ttl: stream.min_ttl,

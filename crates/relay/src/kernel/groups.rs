@@ -26,7 +26,7 @@ const SPARE: usize = 2;
 pub(super) struct Groups {
     groups: Map<u32, types::group>,
     members: Map<u32, types::member>,
-    fanout: Option<Fanout>,
+    broadcast: Option<Broadcast>,
     free: Vec<Slot>,
     retired: Vec<Slot>,
     unused: Vec<u32>,
@@ -41,9 +41,9 @@ struct DeviceSlot {
     versions: usize,
 }
 
-/// What broadcasts need: the map of devmaps, and the program each copy goes through.
+/// The resources of a broadcast: the map of devmaps, and the egress program of each copy.
 #[derive(Debug)]
-pub(crate) struct Fanout {
+pub(crate) struct Broadcast {
     pub(crate) devmaps: Map<u32, i32>,
     pub(crate) egress: OwnedFd,
 }
@@ -79,17 +79,17 @@ pub(super) struct Slot {
 }
 
 impl Groups {
-    /// `fanout`: where programs broadcast.
+    /// `broadcast`: for programs that broadcast.
     pub(super) fn new(
         groups: Map<u32, types::group>,
         members: Map<u32, types::member>,
-        fanout: Option<Fanout>,
+        broadcast: Option<Broadcast>,
     ) -> Self {
         Self {
             unused: (0..groups.max_entries()).rev().collect(),
             groups,
             members,
-            fanout,
+            broadcast,
             free: Vec::new(),
             retired: Vec::new(),
             devices: BTreeMap::new(),
@@ -99,7 +99,7 @@ impl Groups {
     /// Whether one more device may be among those that a stream leaves by; `devices` are the others. Only broadcasts
     /// have to tell devices apart.
     pub(super) fn admits(&mut self, ifindex: u32, devices: &BTreeSet<u32>) -> Result<bool, Error> {
-        if self.fanout.is_none() || devices.contains(&ifindex) {
+        if self.broadcast.is_none() || devices.contains(&ifindex) {
             return Ok(true);
         }
         if devices.len() >= MAX_GROUP_DEVICES {
@@ -218,7 +218,7 @@ impl Groups {
     }
 
     fn equip(&self, index: u32, capacity: usize) -> Result<Slot, Error> {
-        let Some(fanout) = &self.fanout else {
+        let Some(broadcast) = &self.broadcast else {
             return Ok(Slot {
                 index,
                 capacity,
@@ -244,7 +244,7 @@ impl Groups {
         )
         .map_err(|error| Error::failed("creating a devmap", error))?;
         let devmap = Map::from_handle(devmap)?;
-        fanout.devmaps.set_descriptor(&index, &devmap)?;
+        broadcast.devmaps.set_descriptor(&index, &devmap)?;
         Ok(Slot {
             index,
             capacity,
@@ -263,14 +263,14 @@ impl Groups {
     }
 
     fn write_devmap(&self, slot: &mut Slot, ifindexes: &[u32]) -> Result<(), Error> {
-        let (Some(fanout), Some(devmap)) = (&self.fanout, &slot.devmap) else {
+        let (Some(broadcast), Some(devmap)) = (&self.broadcast, &slot.devmap) else {
             return Ok(());
         };
         for (key, ifindex) in (0u32..).zip(ifindexes) {
             let egress = bpf_devmap_val {
                 ifindex: *ifindex,
                 bpf_prog: DevmapProgram {
-                    fd: fanout.egress.as_raw_fd(),
+                    fd: broadcast.egress.as_raw_fd(),
                 },
             };
             devmap.set(&key, &egress)?;
@@ -285,7 +285,7 @@ impl Groups {
         let mut first = 0;
         for run in ifindexes.chunk_by(|a, b| a == b) {
             let length = u16::try_from(run.len()).unwrap_or(u16::MAX);
-            let number = if self.fanout.is_some() {
+            let number = if self.broadcast.is_some() {
                 let number = self.device_slot(run[0])?;
                 slot.devices.push(run[0]);
                 number

@@ -1,8 +1,8 @@
 //! What the kernel's fast paths have in common: the tables that userspace writes and BPF programs
 //! read, their counters, and who relays a stream. Frames are the programs' own affair.
 
+mod egress_device;
 mod entries;
-mod exit;
 mod groups;
 pub(crate) mod interfaces;
 mod punts;
@@ -22,8 +22,8 @@ use sys::caps::Capability;
 
 use crate::plan::Plan;
 
-pub(crate) use exit::Exit;
-pub(crate) use groups::Fanout;
+pub(crate) use egress_device::EgressDevice;
+pub(crate) use groups::Broadcast;
 pub use punts::{Punt, PuntKind, PuntRing};
 pub(crate) use running::InKernel;
 pub(crate) use tables::{Maps, Tables};

@@ -19,21 +19,21 @@ pub(crate) struct InKernel<B> {
     /// Dropped before the tables: no frame is sent by tables that are going.
     attached: Attachments,
     tables: Arc<Tables>,
-    _beside: B,
+    _resources: B,
 }
 
 impl<B: Debug + Send + 'static> InKernel<B> {
-    /// Attaches what the plan asks for. `beside` is what the program needs for as long as it runs.
+    /// Attaches what the plan asks for. `resources` is what the program needs for as long as it runs.
     pub(crate) fn start(
         attached: Attachments,
         tables: Arc<Tables>,
-        beside: B,
+        resources: B,
         plan: &Plan,
     ) -> Result<Running, Error> {
         let mut running = Self {
             attached,
             tables,
-            _beside: beside,
+            _resources: resources,
         };
         running.apply(plan)?;
         Ok(Box::new(running))

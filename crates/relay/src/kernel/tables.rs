@@ -1,6 +1,7 @@
-//! The tables of one loaded fast path: moved from plan to plan, counted, and switched road by road.
+//! The tables of one loaded fast path: updated from plan to plan, with counters and the forwarding path of
+//! each stream.
 
-mod roads;
+mod forwarding_path;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -11,13 +12,13 @@ use bpf::{Map, PerCpu, Plain as _};
 use datapath::Error;
 use libbpf_rs::MapHandle;
 
+use super::egress_device::EgressDevice;
 use super::entries::{self, MAX_GROUP_DEVICES};
-use super::exit::Exit;
-use super::groups::{self, Fanout, Groups, Member, Slot};
+use super::groups::{self, Broadcast, Groups, Member, Slot};
 use super::interfaces;
 use super::skel::types;
 use crate::counters::{Counters, StreamCounters, SubscriberCounters};
-use crate::handover::{FastPath, Road};
+use crate::handover::{FastPath, ForwardingPath};
 use crate::plan::{Plan, SourcePolicy, Stream, StreamId, Subscriber, SubscriberId, drop_reason};
 
 /// A program's maps that userspace reads or writes; [`maps`](super::maps) takes them from a skeleton.
@@ -37,23 +38,23 @@ pub(crate) struct Maps {
     pub(crate) punts: MapHandle,
 }
 
-/// A fast path's tables. One lock: plans, roads and counters may be asked for by any thread.
+/// A fast path's tables. One lock protects them: any thread may apply plans, switch paths and read counters.
 #[derive(Debug)]
 pub(crate) struct Tables {
     maps: Maps,
-    look: fn(u32) -> Exit,
+    look: fn(u32) -> EgressDevice,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     groups: Groups,
-    streams: BTreeMap<u32, Carried>,
+    streams: BTreeMap<u32, InstalledStream>,
     /// Every subscriber that has been counted, with its stream.
     subscribers: BTreeMap<u32, u32>,
     counted: BTreeSet<u32>,
     /// Every egress device of a stream, as last seen.
-    devices: BTreeMap<u32, Exit>,
+    devices: BTreeMap<u32, EgressDevice>,
     /// Streams that userspace relays because they could not be written to the tables, and why.
     refused: BTreeMap<u32, String>,
     /// Interfaces that the program could not be attached to, and why.
@@ -61,46 +62,49 @@ struct State {
     kernel_sources: BTreeSet<Ipv4Addr>,
 }
 
-/// A stream that the tables hold.
+/// A stream that is installed in the tables.
 #[derive(Debug)]
-struct Carried {
+struct InstalledStream {
     plan: Stream,
-    road: Road,
+    path: ForwardingPath,
     group: Slot,
     ingests: Ingests,
     /// Subscribers that userspace sends copies to, and why where they are not on this machine.
     userspace_only: BTreeMap<SubscriberId, Option<String>>,
-    /// Looks in a row that have found the fast path in charge.
-    fast_for: u8,
+    /// Consecutive checks that found the stream on the fast path.
+    fast_checks: u8,
 }
 
-impl Carried {
-    /// Whether nothing that userspace sent is on its way any more, so that copies may pass over the
-    /// queues on that way.
+impl InstalledStream {
+    /// Whether all packets that userspace sent have left its queues, so that copies may bypass these queues.
     fn is_settled(&self) -> bool {
-        self.fast_for >= 2
+        self.fast_checks >= 2
     }
 }
 
 /// What the table of ingests holds for a stream: link-layer addresses by address and interface.
 type Ingests = BTreeMap<(SocketAddr, u32), [u8; 6]>;
 
-/// Who gets the copies of a stream, and from whom.
+/// A stream's subscribers, divided into those that the program sends to and those that userspace sends to.
 #[derive(Debug, Default)]
-struct Fan<'a> {
+struct SubscriberSplit<'a> {
     members: Vec<Member<'a>>,
     userspace_only: BTreeMap<SubscriberId, Option<String>>,
 }
 
 impl Tables {
-    /// `fanout`: where programs broadcast. `look`: what can be done with a device of the calling
+    /// `broadcast`: where programs broadcast. `look`: what can be done with a device of the calling
     /// thread's namespace.
     pub(crate) fn new(
         maps: Maps,
-        fanout: Option<Fanout>,
-        look: fn(u32) -> Exit,
+        broadcast: Option<Broadcast>,
+        look: fn(u32) -> EgressDevice,
     ) -> Result<Self, Error> {
-        let groups = Groups::new(maps.groups.try_clone()?, maps.members.try_clone()?, fanout);
+        let groups = Groups::new(
+            maps.groups.try_clone()?,
+            maps.members.try_clone()?,
+            broadcast,
+        );
         Ok(Self {
             maps,
             look,
@@ -128,11 +132,11 @@ impl Tables {
         }
         let macs = interfaces::macs(plan)?;
         let mut state = self.state();
-        let kept: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
+        let planned: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
         let gone: Vec<u32> = state
             .streams
             .keys()
-            .filter(|id| !kept.contains(id))
+            .filter(|id| !planned.contains(id))
             .copied()
             .collect();
         for id in gone {
@@ -160,7 +164,7 @@ impl Tables {
             let subscribers = state
                 .streams
                 .values()
-                .flat_map(|carried| &carried.plan.subscribers);
+                .flat_map(|installed| &installed.plan.subscribers);
             subscribers
                 .filter_map(groups::egress)
                 .any(|egress| egress == ifindex)
@@ -183,13 +187,18 @@ impl Tables {
     /// Leaves a stream to userspace. Its datagrams reach the ingest socket; what the tables hold of it changes no more.
     fn refuse(&self, state: &mut State, stream: &Stream, reason: String) {
         let id = stream.id.0;
-        if let Some(carried) = state.streams.get_mut(&id) {
-            let entry = entries::stream(&carried.plan, carried.group.index, Road::Passing, false);
+        if let Some(installed) = state.streams.get_mut(&id) {
+            let entry = entries::stream(
+                &installed.plan,
+                installed.group.index,
+                ForwardingPath::Passing,
+                false,
+            );
             if let Err(error) = self.maps.streams.set(&id, &entry) {
                 tracing::error!(stream = stream.name, %error, "cannot be left to userspace");
             }
-            carried.road = Road::Passing;
-            carried.userspace_only.clear();
+            installed.path = ForwardingPath::Passing;
+            installed.userspace_only.clear();
         }
         if state.refused.get(&id) != Some(&reason) {
             tracing::warn!(stream = stream.name, reason, "userspace relays it");
@@ -239,15 +248,15 @@ impl Tables {
         };
         let latch = entries::latch(holder, sys::clock::monotonic_ns());
         self.maps.latches.set(&id, &latch)?;
-        let road = match (&stream.policy, stream.diverted) {
-            (Some(_), _) => Road::Passing,
-            (None, true) => Road::Diverted,
-            (None, false) => Road::Fast,
+        let path = match (&stream.policy, stream.diverted) {
+            (Some(_), _) => ForwardingPath::Passing,
+            (None, true) => ForwardingPath::Diverted,
+            (None, false) => ForwardingPath::Fast,
         };
         self.start_handover(stream.id)?;
         self.write_sources(None, stream)?;
         let (group, userspace_only) = self.write_group(state, stream)?;
-        let entry = entries::stream(stream, group.index, road, !userspace_only.is_empty());
+        let entry = entries::stream(stream, group.index, path, !userspace_only.is_empty());
         let written = self
             .maps
             .streams
@@ -261,13 +270,13 @@ impl Tables {
         }
         state.streams.insert(
             id,
-            Carried {
+            InstalledStream {
                 plan: stream.clone(),
-                road,
+                path,
                 group,
                 ingests,
                 userspace_only,
-                fast_for: 0,
+                fast_checks: 0,
             },
         );
         Ok(())
@@ -278,48 +287,50 @@ impl Tables {
             return self.add(state, stream, ingests);
         };
         let was_refused = state.refused.contains_key(&stream.id.0);
-        let road = match (old.road, stream.diverted) {
-            _ if stream.policy.is_some() => Road::Passing,
-            (Road::Passing, false) if old.plan.policy.is_some() || was_refused => Road::Fast,
-            (Road::Passing, true) => {
-                self.start_handover(stream.id)?;
-                Road::Diverted
+        let path = match (old.path, stream.diverted) {
+            _ if stream.policy.is_some() => ForwardingPath::Passing,
+            (ForwardingPath::Passing, false) if old.plan.policy.is_some() || was_refused => {
+                ForwardingPath::Fast
             }
-            (Road::Diverted, false) => Road::Fast,
-            (road, _) => road,
+            (ForwardingPath::Passing, true) => {
+                self.start_handover(stream.id)?;
+                ForwardingPath::Diverted
+            }
+            (ForwardingPath::Diverted, false) => ForwardingPath::Fast,
+            (path, _) => path,
         };
-        let taken = old.road == Road::Passing && road == Road::Diverted;
+        let taken = old.path == ForwardingPath::Passing && path == ForwardingPath::Diverted;
         let replace = taken || was_refused || old.plan.subscribers != stream.subscribers;
         let sources = old.plan.clone();
-        if taken && let Some(carried) = state.streams.get_mut(&stream.id.0) {
-            carried.fast_for = 0;
+        if taken && let Some(installed) = state.streams.get_mut(&stream.id.0) {
+            installed.fast_checks = 0;
         }
         self.write_sources(Some(&sources), stream)?;
         let replaced = replace
             .then(|| self.write_group(state, stream))
             .transpose()?;
-        let Some(carried) = state.streams.get_mut(&stream.id.0) else {
+        let Some(installed) = state.streams.get_mut(&stream.id.0) else {
             return Ok(());
         };
         let retired = replaced.map(|(group, userspace_only)| {
-            carried.userspace_only = userspace_only;
-            mem::replace(&mut carried.group, group)
+            installed.userspace_only = userspace_only;
+            mem::replace(&mut installed.group, group)
         });
-        let copies = !carried.userspace_only.is_empty();
-        let entry = entries::stream(stream, carried.group.index, road, copies);
+        let copies = !installed.userspace_only.is_empty();
+        let entry = entries::stream(stream, installed.group.index, path, copies);
         // The kernel stores word by word: programs see the old group or the new one.
         let written = self.maps.streams.set(&stream.id.0, &entry);
-        carried.road = road;
-        carried.plan = stream.clone();
-        let before = mem::replace(&mut carried.ingests, ingests);
+        installed.path = path;
+        installed.plan = stream.clone();
+        let before = mem::replace(&mut installed.ingests, ingests);
         let written = written
             .map_err(Error::from)
-            .and_then(|()| self.write_ingests(stream.id.0, &carried.ingests, &before));
+            .and_then(|()| self.write_ingests(stream.id.0, &installed.ingests, &before));
         if written.is_err() {
             // Those there were go, with those there would be: the next plan writes all of them again.
-            let keys = carried.ingests.keys().chain(before.keys());
+            let keys = installed.ingests.keys().chain(before.keys());
             keys.for_each(|key| self.remove_ingest(key));
-            carried.ingests.clear();
+            installed.ingests.clear();
         }
         self.forget_sources(&sources, stream);
         if let Some(retired) = retired {
@@ -380,8 +391,8 @@ impl Tables {
         state.refused.remove(&id);
     }
 
-    /// Looks at every egress device again, and changes the groups it has come to or left.
-    pub(crate) fn look_again(&self) -> Result<(), Error> {
+    /// Checks every egress device again, and rewrites the groups of streams whose devices have changed.
+    pub(crate) fn refresh_devices(&self) -> Result<(), Error> {
         let known: Vec<u32> = self.state().devices.keys().copied().collect();
         // Without the lock: asking takes longer than a change of subscribers may.
         let found = known
@@ -390,10 +401,10 @@ impl Tables {
         let found: Vec<_> = found.collect();
         let mut state = self.state();
         let mut changed = BTreeSet::new();
-        for (ifindex, exit) in found {
-            if state.devices.get(&ifindex) != Some(&exit) {
-                let before = state.devices.insert(ifindex, exit.clone());
-                exit.log(ifindex, &before.unwrap_or_default());
+        for (ifindex, device) in found {
+            if state.devices.get(&ifindex) != Some(&device) {
+                let before = state.devices.insert(ifindex, device.clone());
+                device.log(ifindex, &before.unwrap_or_default());
                 changed.insert(ifindex);
             }
         }
@@ -401,15 +412,18 @@ impl Tables {
         let affected: Vec<u32> = state
             .streams
             .iter()
-            .filter(|(id, carried)| {
-                let mut devices = carried.plan.subscribers.iter().filter_map(groups::egress);
+            .filter(|(id, installed)| {
+                let mut devices = installed.plan.subscribers.iter().filter_map(groups::egress);
                 settled.contains(id) || devices.any(|ifindex| changed.contains(&ifindex))
             })
             .map(|(id, _)| *id)
             .collect();
         for id in affected {
             if let Err(error) = self.rewrite(&mut state, id)
-                && let Some(plan) = state.streams.get(&id).map(|carried| carried.plan.clone())
+                && let Some(plan) = state
+                    .streams
+                    .get(&id)
+                    .map(|installed| installed.plan.clone())
             {
                 self.refuse(&mut state, &plan, error.to_string());
             }
@@ -421,25 +435,27 @@ impl Tables {
     pub(crate) fn is_settling(&self) -> bool {
         let state = self.state();
         // Of one that is diverted, only a look tells that the fast path has taken over.
-        let settles = |one: &Carried| one.road == Road::Fast || one.fast_for > 0;
+        let settles =
+            |one: &InstalledStream| one.path == ForwardingPath::Fast || one.fast_checks > 0;
         let mut streams = state.streams.values();
-        streams.any(|carried| !carried.is_settled() && settles(carried))
+        streams.any(|installed| !installed.is_settled() && settles(installed))
     }
 
     /// Finds the streams that have settled since the last look, and may use another way now.
     fn settle(&self, state: &mut State) -> Result<BTreeSet<u32>, Error> {
         let mut settled = BTreeSet::new();
-        for (id, carried) in &mut state.streams {
-            let before = carried.is_settled();
-            carried.fast_for = match self.road_of(StreamId(*id), carried)? {
-                Road::Fast => carried.fast_for.saturating_add(1),
-                Road::Passing | Road::Diverted => 0,
+        for (id, installed) in &mut state.streams {
+            let before = installed.is_settled();
+            installed.fast_checks = match self.current_path(StreamId(*id), installed)? {
+                ForwardingPath::Fast => installed.fast_checks.saturating_add(1),
+                ForwardingPath::Passing | ForwardingPath::Diverted => 0,
             };
             let directly = |subscriber: &Subscriber| {
-                let exit = groups::egress(subscriber).and_then(|at| state.devices.get(&at));
-                exit.is_some_and(|exit| exit.is_direct_to(subscriber))
+                let device = groups::egress(subscriber).and_then(|at| state.devices.get(&at));
+                device.is_some_and(|device| device.is_direct_to(subscriber))
             };
-            if !before && carried.is_settled() && carried.plan.subscribers.iter().any(directly) {
+            if !before && installed.is_settled() && installed.plan.subscribers.iter().any(directly)
+            {
                 settled.insert(*id);
             }
         }
@@ -448,47 +464,51 @@ impl Tables {
 
     /// The same subscribers in a new version of their group.
     fn rewrite(&self, state: &mut State, id: u32) -> Result<(), Error> {
-        let plan = carried(state, StreamId(id))?.plan.clone();
+        let plan = installed(state, StreamId(id))?.plan.clone();
         let (group, userspace_only) = self.write_group(state, &plan)?;
-        if let Some(carried) = state.streams.get_mut(&id) {
+        if let Some(installed) = state.streams.get_mut(&id) {
             let copies = !userspace_only.is_empty();
-            let entry = entries::stream(&plan, group.index, carried.road, copies);
+            let entry = entries::stream(&plan, group.index, installed.path, copies);
             self.maps.streams.set(&id, &entry)?;
-            carried.userspace_only = userspace_only;
-            let retired = mem::replace(&mut carried.group, group);
+            installed.userspace_only = userspace_only;
+            let retired = mem::replace(&mut installed.group, group);
             state.groups.retire(retired);
         }
         Ok(())
     }
 
-    /// Whom the program sends to, and whom it leaves to userspace.
-    fn fan<'a>(&self, state: &mut State, stream: &'a Stream) -> Result<Fan<'a>, Error> {
-        let carried = state.streams.get(&stream.id.0);
-        let settled = carried.is_some_and(Carried::is_settled);
-        let mut fan = Fan::default();
+    /// Divides the subscribers: those that the program sends to, and those that are left to userspace.
+    fn split_subscribers<'a>(
+        &self,
+        state: &mut State,
+        stream: &'a Stream,
+    ) -> Result<SubscriberSplit<'a>, Error> {
+        let installed = state.streams.get(&stream.id.0);
+        let settled = installed.is_some_and(InstalledStream::is_settled);
+        let mut split = SubscriberSplit::default();
         let mut devices = BTreeSet::new();
         for subscriber in &stream.subscribers {
             let Some(ifindex) = groups::egress(subscriber) else {
                 match drop_reason(&subscriber.next_hop) {
-                    Some(reason) => fan.members.push(Member {
+                    Some(reason) => split.members.push(Member {
                         subscriber,
                         refused: Some(reason),
                         direct: false,
                     }),
                     // One of this machine's own.
                     None => {
-                        fan.userspace_only.insert(subscriber.id, None);
+                        split.userspace_only.insert(subscriber.id, None);
                     }
                 }
                 continue;
             };
-            let exit = state.devices.entry(ifindex).or_insert_with(|| {
-                let exit = (self.look)(ifindex);
-                exit.log(ifindex, &Exit::default());
-                exit
+            let device = state.devices.entry(ifindex).or_insert_with(|| {
+                let device = (self.look)(ifindex);
+                device.log(ifindex, &EgressDevice::default());
+                device
             });
-            let direct = settled && exit.is_direct_to(subscriber);
-            let slow = match exit.slow.clone() {
+            let direct = settled && device.is_direct_to(subscriber);
+            let slow = match device.slow.clone() {
                 None if !state.groups.admits(ifindex, &devices)? => Some(format!(
                     "a fast path sends a stream by at most {MAX_GROUP_DEVICES} devices, and all streams by at most {}",
                     entries::MAX_DEVICES
@@ -496,17 +516,17 @@ impl Tables {
                 slow => slow,
             };
             if slow.is_some() {
-                fan.userspace_only.insert(subscriber.id, slow);
+                split.userspace_only.insert(subscriber.id, slow);
                 continue;
             }
             devices.insert(ifindex);
-            fan.members.push(Member {
+            split.members.push(Member {
                 subscriber,
                 refused: None,
                 direct,
             });
         }
-        Ok(fan)
+        Ok(split)
     }
 
     /// Writes a version of a stream's group; returns it, and the subscribers that are userspace's.
@@ -515,11 +535,11 @@ impl Tables {
         state: &mut State,
         stream: &Stream,
     ) -> Result<(Slot, BTreeMap<SubscriberId, Option<String>>), Error> {
-        let fan = self.fan(state, stream)?;
+        let split = self.split_subscribers(state, stream)?;
         let known = state
             .streams
             .get(&stream.id.0)
-            .map(|carried| &carried.plan.subscribers);
+            .map(|installed| &installed.plan.subscribers);
         let mut entering = Vec::new();
         for subscriber in &stream.subscribers {
             let entered = known.is_none_or(|known| known.iter().all(|old| old.id != subscriber.id));
@@ -529,8 +549,8 @@ impl Tables {
             entering.push((subscriber.id.0, stream.id.0));
         }
         state.subscribers.extend(entering);
-        let group = state.groups.write(stream.id.0, &fan.members)?;
-        Ok((group, fan.userspace_only))
+        let group = state.groups.write(stream.id.0, &split.members)?;
+        Ok((group, split.userspace_only))
     }
 
     /// Writes what is new or another, then removes what is no more.
@@ -574,9 +594,9 @@ impl Tables {
     }
 }
 
-fn carried(state: &State, stream: StreamId) -> Result<&Carried, Error> {
-    let carried = state.streams.get(&stream.0);
-    carried.ok_or_else(|| {
+fn installed(state: &State, stream: StreamId) -> Result<&InstalledStream, Error> {
+    let installed = state.streams.get(&stream.0);
+    installed.ok_or_else(|| {
         let reason = state.refused.get(&stream.0).cloned();
         Error::Plan(
             reason.unwrap_or_else(|| format!("stream slot {} is not in the plan", stream.0)),

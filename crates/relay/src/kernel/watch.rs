@@ -37,7 +37,7 @@ impl Watch {
                     if asked.load(Ordering::Relaxed) {
                         return;
                     }
-                    if let Err(error) = tables.look_again() {
+                    if let Err(error) = tables.refresh_devices() {
                         tracing::warn!(%error, "an egress device has changed, its copies have not");
                     }
                 }

@@ -1,4 +1,4 @@
-//! Sending accepted datagrams to every subscriber, and counting what became of each copy.
+//! Sends admitted datagrams to every subscriber, and counts the outcome of each copy.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -74,11 +74,11 @@ impl<'a> Train<'a> {
 /// The subscribers of one stream, by the socket that sends to them.
 #[derive(Debug)]
 pub(super) struct FanOut {
-    doors: Vec<Door>,
+    sockets: Vec<EgressSocket>,
 }
 
 #[derive(Debug)]
-struct Door {
+struct EgressSocket {
     socket: Arc<UdpSocket>,
     targets: Vec<Target>,
 }
@@ -99,71 +99,76 @@ struct Target {
 }
 
 impl FanOut {
-    /// Arranges the stream's subscribers; `known` gives the counts of those that stay.
+    /// Groups the stream's subscribers by socket. `known` gives the counts of those that stay.
     pub(super) fn new(stream: &Stream, mut known: impl FnMut(u32) -> Tally) -> Self {
-        let mut doors: Vec<Door> = Vec::new();
+        let mut sockets: Vec<EgressSocket> = Vec::new();
         for subscriber in &stream.subscribers {
             let socket = stream
                 .egress
                 .get(&subscriber.source)
                 .unwrap_or(&stream.socket);
             let target = Target::new(subscriber, known(subscriber.id.0));
-            match doors
+            match sockets
                 .iter_mut()
-                .find(|door| Arc::ptr_eq(&door.socket, socket))
+                .find(|egress| Arc::ptr_eq(&egress.socket, socket))
             {
-                Some(door) => door.targets.push(target),
-                None => doors.push(Door {
+                Some(egress) => egress.targets.push(target),
+                None => sockets.push(EgressSocket {
                     socket: socket.clone(),
                     targets: vec![target],
                 }),
             }
         }
-        Self { doors }
+        Self { sockets }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.doors.iter().map(|door| door.targets.len()).sum()
+        self.sockets.iter().map(|egress| egress.targets.len()).sum()
     }
 
     /// Whether there are subscribers that a fast path cannot send to.
     pub(super) fn has_userspace_only(&self) -> bool {
-        let mut targets = self.doors.iter().flat_map(|door| &door.targets);
+        let mut targets = self.sockets.iter().flat_map(|egress| &egress.targets);
         targets.any(|target| target.userspace_only)
     }
 
     /// The largest payload that every subscriber can get.
     pub(super) fn smallest_limit(&self) -> usize {
-        let targets = self.doors.iter().flat_map(|door| &door.targets);
+        let targets = self.sockets.iter().flat_map(|egress| &egress.targets);
         let limits = targets.map(|target| target.largest_payload);
         limits.min().unwrap_or(MAX_V4_PAYLOAD)
     }
 
     /// Every subscriber's slot and counts.
     pub(super) fn tallies(&self) -> impl Iterator<Item = (u32, &Tally)> {
-        let targets = self.doors.iter().flat_map(|door| &door.targets);
+        let targets = self.sockets.iter().flat_map(|egress| &egress.targets);
         targets.map(|target| (target.slot, &target.tally))
     }
 
     /// Sends each train to each subscriber. Of copies, a fast path has sent all but those for subscribers that only
     /// userspace can send to.
-    pub(super) fn send(&mut self, trains: &[Train<'_>], is_copy: bool, outlet: &mut Outlet) {
-        for door in &mut self.doors {
-            door.send(trains, is_copy, outlet);
+    pub(super) fn send(
+        &mut self,
+        trains: &[Train<'_>],
+        is_copy: bool,
+        send_buffers: &mut SendBuffers,
+    ) {
+        for egress in &mut self.sockets {
+            egress.send(trains, is_copy, send_buffers);
         }
     }
 }
 
 /// Send buffers: one datagram by `sendmsg`, or bursts by `sendmmsg`.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct SendBuffers {
     batch: SendBatch,
     capacity: usize,
     /// Train and target of each datagram in the burst, in its order.
     pushed: Vec<(usize, usize)>,
 }
 
-impl Outlet {
+impl SendBuffers {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             batch: SendBatch::new(capacity),
@@ -173,12 +178,12 @@ impl Outlet {
     }
 }
 
-impl Door {
-    fn send(&mut self, trains: &[Train<'_>], is_copy: bool, outlet: &mut Outlet) {
-        if outlet.capacity == 1 {
+impl EgressSocket {
+    fn send(&mut self, trains: &[Train<'_>], is_copy: bool, send_buffers: &mut SendBuffers) {
+        if send_buffers.capacity == 1 {
             self.send_each(trains, is_copy);
         } else {
-            self.send_bursts(trains, is_copy, outlet);
+            self.send_bursts(trains, is_copy, send_buffers);
         }
     }
 
@@ -196,25 +201,25 @@ impl Door {
         }
     }
 
-    fn send_bursts(&mut self, trains: &[Train<'_>], is_copy: bool, outlet: &mut Outlet) {
+    fn send_bursts(&mut self, trains: &[Train<'_>], is_copy: bool, send_buffers: &mut SendBuffers) {
         let fan = self.targets.len();
         let copies = trains.len() * fan;
         let mut next = 0;
         while next < copies {
-            let mut burst = outlet.batch.burst();
-            outlet.pushed.clear();
-            while next < copies && outlet.pushed.len() < outlet.capacity {
+            let mut burst = send_buffers.batch.burst();
+            send_buffers.pushed.clear();
+            while next < copies && send_buffers.pushed.len() < send_buffers.capacity {
                 let train = next / fan;
                 let target = &mut self.targets[next % fan];
                 if (target.userspace_only || !is_copy)
                     && target.accepts(&trains[train])
                     && burst.push(trains[train].payload, &target.outgoing(&trains[train]))
                 {
-                    outlet.pushed.push((train, next % fan));
+                    send_buffers.pushed.push((train, next % fan));
                 }
                 next += 1;
             }
-            self.flush(&mut burst, trains, &outlet.pushed);
+            self.flush(&mut burst, trains, &send_buffers.pushed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the network stack dropped at a socket before userspace could read it.
+//! Counts what the network stack dropped at a socket before userspace could read it.
 
 use std::fs::File;
 use std::io;
@@ -48,9 +48,9 @@ pub(super) struct Losses {
     stack_drops: StackDrops,
 }
 
-/// Datagrams lost since the last look.
+/// Datagrams lost since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LossCounts {
     pub(super) bad_checksum: u64,
     pub(super) queue_full: u64,
 }
@@ -71,7 +71,7 @@ impl Losses {
         drops: Option<u32>,
         (earlier, later): (StackDrops, StackDrops),
         alone: bool,
-    ) -> Lost {
+    ) -> LossCounts {
         let drops = drops.unwrap_or(self.socket_drops);
         let dropped = u64::from(drops.wrapping_sub(self.socket_drops));
         let lost = split(dropped, self.stack_drops, later, alone);
@@ -84,14 +84,14 @@ impl Losses {
     }
 }
 
-fn split(dropped: u64, before: StackDrops, after: StackDrops, alone: bool) -> Lost {
+fn split(dropped: u64, before: StackDrops, after: StackDrops, alone: bool) -> LossCounts {
     let queue_full = dropped.min(after.queue_full.saturating_sub(before.queue_full));
     let bad_checksum = if alone {
         after.bad_checksum.saturating_sub(before.bad_checksum)
     } else {
         dropped - queue_full
     };
-    Lost {
+    LossCounts {
         bad_checksum,
         queue_full,
     }

@@ -4,18 +4,18 @@
 
 mod fan_out;
 mod fec;
-mod intake;
-mod labour;
-mod lane;
+mod gso_train;
 mod losses;
 pub(crate) mod policing;
-mod runs;
+mod receive_buffers;
+mod stream_forwarder;
+mod synthetic_work;
 pub(crate) mod tally;
 mod worker;
 
 use datapath::{Datapath, Error, Missing, Running};
 
-pub(crate) use lane::Work;
+pub(crate) use stream_forwarder::Work;
 pub(crate) use worker::Worker;
 
 use crate::Relay;

@@ -1,5 +1,5 @@
-//! The thread of a userspace datapath: which sockets it reads, how it waits, and how its work is
-//! changed from outside between two batches.
+//! The thread of a userspace datapath: how it waits for its sockets, and how its work is changed between two
+//! batches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -17,25 +17,25 @@ use nix::sys::eventfd::EventFd;
 use sys::clock::monotonic_ns;
 
 use super::Settings;
-use super::fan_out::Outlet;
-use super::intake::Intake;
-use super::lane::{Lane, Origin, Work, Workshop};
+use super::fan_out::SendBuffers;
 use super::losses::Stack;
+use super::receive_buffers::ReceiveBuffers;
+use super::stream_forwarder::{Origin, SendContext, StreamForwarder, Work};
 use crate::counters::{Counters, StreamCounters, Traffic};
 use crate::kernel::{Punt, PuntKind, PuntRing};
 use crate::plan::StreamId;
 
-/// How long a receive call sleeps at most before it looks for changed work. Only a thread with one
-/// socket sleeps in the receive call; with several it polls, and is woken.
-const LOOK_UP: Duration = Duration::from_millis(50);
-/// How long changed work may take to be taken up.
-const TAKE_UP: Duration = Duration::from_secs(30);
-/// How long a stopping worker goes on with what is queued.
-const DRAIN: Duration = Duration::from_millis(200);
+/// Maximum sleep of a receive call before the thread checks for changed work. Only a thread with one socket
+/// sleeps in the receive call; with several it polls, and is woken.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the thread may take to apply changed work.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a stopping worker continues to send queued datagrams.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bytes that diverted datagrams of one stream may take until what came before them is sent: 100 ms of 2 Gbit/s.
-const BACKLOG: usize = 32 << 20;
+const MAX_BACKLOG_BYTES: usize = 32 << 20;
 
-/// A worker thread and the way to it.
+/// A handle of a worker thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -44,26 +44,27 @@ pub(crate) struct Worker {
 
 #[derive(Debug)]
 struct Shared {
-    lanes: Mutex<Lanes>,
-    /// How many wait for the lanes: the thread lets them go first, since a mutex does not.
+    state: Mutex<WorkerState>,
+    /// Number of threads that wait for the state. The worker lets them go first, which a mutex does not
+    /// ensure.
     waiting: AtomicU32,
     /// Changes with the set of sockets.
     generation: AtomicU64,
-    taken_up: Condvar,
+    applied: Condvar,
     wake: EventFd,
     stack: Stack,
 }
 
 #[derive(Debug, Default)]
-struct Lanes {
-    open: Vec<Lane>,
+struct WorkerState {
+    open: Vec<StreamForwarder>,
     /// Diverted datagrams of streams whose hand-over has not begun, by stream slot.
     waiting: BTreeMap<u32, Backlog>,
-    /// Final counts of streams that left.
-    left: BTreeMap<u32, StreamCounters>,
+    /// Final counts of streams that have left.
+    finished: BTreeMap<u32, StreamCounters>,
     stopping: bool,
-    /// The generation whose sockets the thread reads.
-    taken_up: u64,
+    /// The generation that the thread has applied.
+    applied: u64,
 }
 
 /// Datagrams that wait, oldest first.
@@ -79,7 +80,7 @@ struct Backlog {
 impl Backlog {
     fn push(&mut self, punt: &Punt) {
         let bytes = size_of::<Punt>() + punt.payload.len();
-        if self.bytes + bytes > BACKLOG {
+        if self.bytes + bytes > MAX_BACKLOG_BYTES {
             self.lost.add(traffic(punt));
         } else {
             self.bytes += bytes;
@@ -87,7 +88,7 @@ impl Backlog {
         }
     }
 
-    /// All of them, those that found no room included.
+    /// All of its datagrams, including those that it lost.
     fn total(&self) -> Traffic {
         let mut total = self.lost;
         for punt in &self.punts {
@@ -108,10 +109,10 @@ impl Worker {
     ) -> Result<Self, Error> {
         let failed = |what: &str, error: io::Error| Error::failed(format!("{name}: {what}"), error);
         let shared = Arc::new(Shared {
-            lanes: Mutex::default(),
+            state: Mutex::default(),
             waiting: AtomicU32::new(0),
             generation: AtomicU64::new(1),
-            taken_up: Condvar::new(),
+            applied: Condvar::new(),
             wake: EventFd::new().map_err(|error| failed("eventfd", error.into()))?,
             stack: Stack::open().map_err(|error| failed("/proc/net/snmp", error))?,
         });
@@ -139,61 +140,61 @@ impl Worker {
     pub(crate) fn set_work(&self, work: &[Work]) -> Result<(), Error> {
         let now_ns = monotonic_ns();
         let shared = &self.shared;
-        let mut lanes = shared.lock();
-        lanes.count_losses(&shared.stack);
+        let mut state = shared.lock();
+        state.count_losses(&shared.stack);
         let mut inputs_change = false;
-        for lane in &mut lanes.open {
-            lane.leaving = !work.iter().any(|work| work.stream.id == lane.id());
-            inputs_change |= lane.leaving;
+        for forwarder in &mut state.open {
+            forwarder.leaving = !work.iter().any(|work| work.stream.id == forwarder.id());
+            inputs_change |= forwarder.leaving;
         }
         for work in work {
-            match lanes
+            match state
                 .open
                 .iter_mut()
-                .find(|lane| lane.id() == work.stream.id)
+                .find(|forwarder| forwarder.id() == work.stream.id)
             {
-                Some(lane) => {
-                    let before = inputs(lane);
-                    lane.update(work, now_ns);
-                    inputs_change |= before != inputs(lane);
+                Some(forwarder) => {
+                    let before = input_kinds(forwarder);
+                    forwarder.update(work, now_ns);
+                    inputs_change |= before != input_kinds(forwarder);
                 }
                 None => {
-                    let left = lanes.left.remove(&work.stream.id.0);
-                    let mut lane = Lane::new(work, &shared.stack, now_ns);
-                    lane.copies_lost = left.map_or(0, |left| left.copies_lost);
-                    lanes.open.push(lane);
+                    let finished = state.finished.remove(&work.stream.id.0);
+                    let mut forwarder = StreamForwarder::new(work, &shared.stack, now_ns);
+                    forwarder.copies_lost = finished.map_or(0, |finished| finished.copies_lost);
+                    state.open.push(forwarder);
                     inputs_change = true;
                 }
             }
         }
-        lanes.forget_stale();
+        state.discard_stale();
         if !inputs_change {
             return Ok(());
         }
         shared.announce();
-        let deadline = Instant::now() + TAKE_UP;
+        let deadline = Instant::now() + UPDATE_TIMEOUT;
         let generation = shared.generation.load(Ordering::SeqCst);
-        while lanes.taken_up < generation {
+        while state.applied < generation {
             if Instant::now() > deadline || self.is_dead() {
                 return Err(Error::Failed {
                     what: "the worker does not let go of a stream".into(),
                     source: None,
                 });
             }
-            lanes = shared
-                .taken_up
-                .wait_timeout(lanes, LOOK_UP)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(lanes, _)| lanes);
+            state = shared
+                .applied
+                .wait_timeout(state, POLL_INTERVAL)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
         }
         Ok(())
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        let mut lanes = self.shared.lock();
-        lanes.count_losses(&self.shared.stack);
-        let mut streams = lanes.left.clone();
-        for lane in &lanes.open {
-            streams.insert(lane.id().0, lane.counters());
+        let mut state = self.shared.lock();
+        state.count_losses(&self.shared.stack);
+        let mut streams = state.finished.clone();
+        for forwarder in &state.open {
+            streams.insert(forwarder.id().0, forwarder.counters());
         }
         Counters { streams }
     }
@@ -226,20 +227,20 @@ impl Drop for Worker {
 }
 
 impl Shared {
-    /// The lanes, ahead of the thread.
-    fn lock(&self) -> MutexGuard<'_, Lanes> {
+    /// Locks the state before the worker does.
+    fn lock(&self) -> MutexGuard<'_, WorkerState> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        lanes
+        state
     }
 
-    /// The lanes, for the thread, once nobody else waits for them.
-    fn lock_last(&self) -> MutexGuard<'_, Lanes> {
+    /// Locks the state for the worker, once nobody else waits for it.
+    fn lock_last(&self) -> MutexGuard<'_, WorkerState> {
         while self.waiting.load(Ordering::SeqCst) > 0 {
             thread::yield_now();
         }
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn announce(&self) {
@@ -256,9 +257,9 @@ impl Shared {
                 None
             }
         });
-        let mut intake = Intake::new(settings.receive);
-        let mut workshop = Workshop {
-            outlet: Outlet::new(settings.send),
+        let mut receive_buffers = ReceiveBuffers::new(settings.receive);
+        let mut context = SendContext {
+            send_buffers: SendBuffers::new(settings.send),
             staging: settings.superframes.then(Vec::new),
         };
         let mut known = 0;
@@ -267,70 +268,70 @@ impl Shared {
             let generation = self.generation.load(Ordering::SeqCst);
             if generation != known {
                 known = generation;
-                // What a fast path handed over before the change belongs to the lanes as they were.
+                // Datagrams that a fast path handed over before the change belong to the state before it.
                 if let Some(punts) = &mut punts {
-                    self.empty_ring(punts, &mut workshop);
+                    self.empty_ring(punts, &mut context);
                 }
-                let mut lanes = self.lock_last();
-                if lanes.stopping {
+                let mut state = self.lock_last();
+                if state.stopping {
                     break;
                 }
-                lanes.let_go(&self.stack);
-                lanes.taken_up = known;
-                sockets = lanes.readings();
-                self.taken_up.notify_all();
-                drop(lanes);
+                state.remove_leaving(&self.stack);
+                state.applied = known;
+                sockets = state.inputs();
+                self.applied.notify_all();
+                drop(state);
                 prepare(&sockets, settings);
-                self.begin(&sockets, &mut intake, &mut workshop);
+                self.begin(&sockets, &mut receive_buffers, &mut context);
             }
-            self.turn(
+            self.receive_once(
                 &sockets,
                 settings,
                 punts.as_mut(),
-                &mut intake,
-                &mut workshop,
+                &mut receive_buffers,
+                &mut context,
             );
         }
-        self.drain(&sockets, punts.as_mut(), &mut intake, &mut workshop);
+        self.drain(&sockets, punts.as_mut(), &mut receive_buffers, &mut context);
     }
 
-    /// Waits for datagrams and relays them.
-    fn turn(
+    /// Waits for datagrams, and relays them.
+    fn receive_once(
         &self,
-        sockets: &[Reading],
+        sockets: &[Input],
         settings: Settings,
         punts: Option<&mut PuntRing<'_>>,
-        intake: &mut Intake,
-        workshop: &mut Workshop,
+        receive_buffers: &mut ReceiveBuffers,
+        context: &mut SendContext,
     ) {
         match sockets {
-            _ if punts.is_some() => self.poll(sockets, punts, intake, workshop),
-            [] => self.poll(sockets, None, intake, workshop),
+            _ if punts.is_some() => self.poll(sockets, punts, receive_buffers, context),
+            [] => self.poll(sockets, None, receive_buffers, context),
             _ if settings.spin => {
-                for reading in sockets {
-                    let result = intake.poll(&reading.socket);
-                    self.relay(reading, count(&result), intake, workshop);
+                for input in sockets {
+                    let result = receive_buffers.poll(&input.socket);
+                    self.relay(input, count(&result), receive_buffers, context);
                 }
             }
             [only] => {
-                let result = intake.wait(&only.socket);
-                self.relay(only, count(&result), intake, workshop);
+                let result = receive_buffers.wait(&only.socket);
+                self.relay(only, count(&result), receive_buffers, context);
             }
-            _ => self.poll(sockets, None, intake, workshop),
+            _ => self.poll(sockets, None, receive_buffers, context),
         }
     }
 
     fn poll(
         &self,
-        sockets: &[Reading],
+        sockets: &[Input],
         punts: Option<&mut PuntRing<'_>>,
-        intake: &mut Intake,
-        workshop: &mut Workshop,
+        receive_buffers: &mut ReceiveBuffers,
+        context: &mut SendContext,
     ) {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut polled: Vec<_> = sockets
             .iter()
-            .map(|reading| readable(reading.socket.as_fd()))
+            .map(|input| readable(input.socket.as_fd()))
             .collect();
         polled.push(readable(self.wake.as_fd()));
         polled.extend(punts.as_ref().map(|punts| readable(punts.as_fd())));
@@ -341,32 +342,37 @@ impl Shared {
         if beside.first() == Some(&true) {
             let _count = self.wake.read();
         }
-        for (reading, _) in sockets
+        for (input, _) in sockets
             .iter()
             .zip(from_sockets)
             .filter(|(_, marked)| **marked)
         {
-            let result = intake.poll(&reading.socket);
-            self.relay(reading, count(&result), intake, workshop);
+            let result = receive_buffers.poll(&input.socket);
+            self.relay(input, count(&result), receive_buffers, context);
         }
         if let Some(punts) = punts
             && beside.get(1) == Some(&true)
-            && self.empty_before_punts(sockets, intake, workshop)
+            && self.empty_before_punts(sockets, receive_buffers, context)
         {
-            self.relay_punts(punts, workshop);
+            self.relay_punts(punts, context);
         }
     }
 
     /// Begins the hand-overs: each once its ingest socket is empty, even if nothing is diverted.
-    fn begin(&self, sockets: &[Reading], intake: &mut Intake, workshop: &mut Workshop) {
-        for reading in sockets.iter().filter(|reading| reading.before_punts) {
-            if !self.empty(reading, intake, workshop) {
+    fn begin(
+        &self,
+        sockets: &[Input],
+        receive_buffers: &mut ReceiveBuffers,
+        context: &mut SendContext,
+    ) {
+        for input in sockets.iter().filter(|input| input.before_punts) {
+            if !self.empty(input, receive_buffers, context) {
                 return;
             }
         }
         let generation = self.generation.load(Ordering::SeqCst);
-        for reading in sockets.iter().filter(|reading| reading.before_punts) {
-            while !self.lock_last().begin(reading.stream, workshop) {
+        for input in sockets.iter().filter(|input| input.before_punts) {
+            while !self.lock_last().begin(input.stream, context) {
                 if self.generation.load(Ordering::SeqCst) != generation {
                     return;
                 }
@@ -378,19 +384,24 @@ impl Shared {
     /// comes up meanwhile.
     fn empty_before_punts(
         &self,
-        sockets: &[Reading],
-        intake: &mut Intake,
-        workshop: &mut Workshop,
+        sockets: &[Input],
+        receive_buffers: &mut ReceiveBuffers,
+        context: &mut SendContext,
     ) -> bool {
-        let mut before = sockets.iter().filter(|reading| reading.before_punts);
-        before.all(|reading| self.empty(reading, intake, workshop))
+        let mut before = sockets.iter().filter(|input| input.before_punts);
+        before.all(|input| self.empty(input, receive_buffers, context))
     }
 
     /// Relays all that a socket holds, unless other work comes up meanwhile.
-    fn empty(&self, reading: &Reading, intake: &mut Intake, workshop: &mut Workshop) -> bool {
+    fn empty(
+        &self,
+        input: &Input,
+        receive_buffers: &mut ReceiveBuffers,
+        context: &mut SendContext,
+    ) -> bool {
         let generation = self.generation.load(Ordering::SeqCst);
-        while let Ok(count) = intake.poll(&reading.socket) {
-            self.relay(reading, count, intake, workshop);
+        while let Ok(count) = receive_buffers.poll(&input.socket) {
+            self.relay(input, count, receive_buffers, context);
             if self.generation.load(Ordering::SeqCst) != generation {
                 return false;
             }
@@ -398,35 +409,41 @@ impl Shared {
         true
     }
 
-    fn relay(&self, reading: &Reading, count: usize, intake: &Intake, workshop: &mut Workshop) {
+    fn relay(
+        &self,
+        input: &Input,
+        count: usize,
+        receive_buffers: &ReceiveBuffers,
+        context: &mut SendContext,
+    ) {
         let now_ns = monotonic_ns();
         let mut next = 0;
         while next < count {
-            let mut lanes = self.lock_last();
-            let Some(lane) = lanes.of(reading.stream) else {
+            let mut state = self.lock_last();
+            let Some(forwarder) = state.of(input.stream) else {
                 return;
             };
-            let end = count.min(next + lane.stride());
-            let datagrams = (next..end).filter_map(|index| intake.get(index));
-            lane.relay(Origin::Ingest, datagrams, workshop, now_ns);
+            let end = count.min(next + forwarder.stride());
+            let datagrams = (next..end).filter_map(|index| receive_buffers.get(index));
+            forwarder.relay(Origin::Ingest, datagrams, context, now_ns);
             next = end;
         }
     }
 
     /// Relays a batch of what the ring holds: copies at once, diverted datagrams where their hand-over has begun.
     /// Whether there was any.
-    fn relay_punts(&self, ring: &mut PuntRing<'_>, workshop: &mut Workshop) -> bool {
+    fn relay_punts(&self, ring: &mut PuntRing<'_>, context: &mut SendContext) -> bool {
         let punts = ring.take();
         let now_ns = monotonic_ns();
         for run in punts.chunk_by(|a, b| (a.stream, a.kind) == (b.stream, b.kind)) {
             let mut rest = run;
             while let Some(first) = rest.first() {
-                let mut lanes = self.lock_last();
-                let stride = lanes
+                let mut state = self.lock_last();
+                let stride = state
                     .of(first.stream)
-                    .map_or(rest.len(), |lane| lane.stride());
+                    .map_or(rest.len(), |forwarder| forwarder.stride());
                 let (now, later) = rest.split_at(stride.min(rest.len()));
-                lanes.relay_punts(now, workshop, now_ns);
+                state.relay_punts(now, context, now_ns);
                 rest = later;
             }
         }
@@ -434,9 +451,9 @@ impl Shared {
     }
 
     /// Relays what the ring holds now.
-    fn empty_ring(&self, ring: &mut PuntRing<'_>, workshop: &mut Workshop) {
+    fn empty_ring(&self, ring: &mut PuntRing<'_>, context: &mut SendContext) {
         for _ in 0..PuntRing::BATCHES {
-            if !self.relay_punts(ring, workshop) {
+            if !self.relay_punts(ring, context) {
                 return;
             }
         }
@@ -444,19 +461,19 @@ impl Shared {
 
     fn drain(
         &self,
-        sockets: &[Reading],
+        sockets: &[Input],
         punts: Option<&mut PuntRing<'_>>,
-        intake: &mut Intake,
-        workshop: &mut Workshop,
+        receive_buffers: &mut ReceiveBuffers,
+        context: &mut SendContext,
     ) {
-        let deadline = Instant::now() + DRAIN;
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
         if let Some(punts) = punts {
-            self.empty_ring(punts, workshop);
+            self.empty_ring(punts, context);
         }
-        for reading in sockets {
+        for input in sockets {
             while Instant::now() < deadline {
-                match intake.poll(&reading.socket) {
-                    Ok(count) => self.relay(reading, count, intake, workshop),
+                match receive_buffers.poll(&input.socket) {
+                    Ok(count) => self.relay(input, count, receive_buffers, context),
                     Err(_) => break,
                 }
             }
@@ -464,58 +481,67 @@ impl Shared {
     }
 }
 
-impl Lanes {
-    fn of(&mut self, stream: StreamId) -> Option<&mut Lane> {
-        self.open.iter_mut().find(|lane| lane.id() == stream)
+impl WorkerState {
+    fn of(&mut self, stream: StreamId) -> Option<&mut StreamForwarder> {
+        self.open
+            .iter_mut()
+            .find(|forwarder| forwarder.id() == stream)
     }
 
-    fn let_go(&mut self, stack: &Stack) {
+    fn remove_leaving(&mut self, stack: &Stack) {
         self.count_losses(stack);
-        let (leaving, staying) = self.open.drain(..).partition(|lane| lane.leaving);
+        let (leaving, staying) = self.open.drain(..).partition(|forwarder| forwarder.leaving);
         self.open = staying;
-        let leaving: Vec<Lane> = leaving;
-        for mut lane in leaving {
-            if let Some(backlog) = self.waiting.remove(&lane.id().0) {
-                lane.lose_diverted(backlog.total());
+        let leaving: Vec<StreamForwarder> = leaving;
+        for mut forwarder in leaving {
+            if let Some(backlog) = self.waiting.remove(&forwarder.id().0) {
+                forwarder.lose_diverted(backlog.total());
             }
-            self.left.insert(lane.id().0, lane.counters());
+            self.finished.insert(forwarder.id().0, forwarder.counters());
         }
     }
 
     /// Counts as lost what waits for a hand-over that is not under way: one that failed before userspace had a part in it.
-    fn forget_stale(&mut self) {
+    fn discard_stale(&mut self) {
         let Self { open, waiting, .. } = self;
-        for lane in open.iter_mut().filter(|lane| lane.handover().is_none()) {
-            if let Some(backlog) = waiting.remove(&lane.id().0) {
-                lane.lose_diverted(backlog.total());
+        for forwarder in open
+            .iter_mut()
+            .filter(|forwarder| forwarder.handover().is_none())
+        {
+            if let Some(backlog) = waiting.remove(&forwarder.id().0) {
+                forwarder.lose_diverted(backlog.total());
             }
         }
     }
 
-    /// Counts what the stack dropped at each lane's ingest socket since the last call.
+    /// Counts the stack's drops at each ingest socket since the last call.
     fn count_losses(&mut self, stack: &Stack) {
         let alone = self.open.len() == 1;
         let earlier = stack.read();
-        let drops: Vec<_> = self.open.iter().map(Lane::socket_drops).collect();
+        let drops: Vec<_> = self
+            .open
+            .iter()
+            .map(StreamForwarder::socket_drops)
+            .collect();
         let later = stack.read();
-        for (lane, drops) in self.open.iter_mut().zip(drops) {
-            lane.count_losses(drops, (earlier, later), alone);
+        for (forwarder, drops) in self.open.iter_mut().zip(drops) {
+            forwarder.count_losses(drops, (earlier, later), alone);
         }
     }
 
-    fn readings(&self) -> Vec<Reading> {
-        let of_lane = |lane: &Lane| {
-            lane.ingest().map(|socket| Reading {
-                stream: lane.id(),
+    fn inputs(&self) -> Vec<Input> {
+        let of_forwarder = |forwarder: &StreamForwarder| {
+            forwarder.ingest().map(|socket| Input {
+                stream: forwarder.id(),
                 socket: socket.clone(),
-                before_punts: lane.handover().is_some(),
+                before_punts: forwarder.handover().is_some(),
             })
         };
-        self.open.iter().filter_map(of_lane).collect()
+        self.open.iter().filter_map(of_forwarder).collect()
     }
 
     /// Relays datagrams of one stream and kind that a fast path handed over.
-    fn relay_punts(&mut self, punts: &[Punt], workshop: &mut Workshop, now_ns: u64) {
+    fn relay_punts(&mut self, punts: &[Punt], context: &mut SendContext, now_ns: u64) {
         let Some(Punt { stream, kind, .. }) = punts.first() else {
             return;
         };
@@ -523,20 +549,25 @@ impl Lanes {
         let waits = self.waiting.contains_key(&stream.0);
         let Self {
             open,
-            left,
+            finished,
             waiting,
             ..
         } = self;
-        let lane = open.iter_mut().find(|lane| lane.id() == *stream);
-        match (kind, lane) {
-            (PuntKind::Copy, Some(lane)) => lane.relay(Origin::Copies, datagrams, workshop, now_ns),
-            (PuntKind::Copy, None) => {
-                left.entry(stream.0).or_default().copies_lost += punts.len() as u64;
+        let forwarder = open.iter_mut().find(|forwarder| forwarder.id() == *stream);
+        match (kind, forwarder) {
+            (PuntKind::Copy, Some(forwarder)) => {
+                forwarder.relay(Origin::Copies, datagrams, context, now_ns);
             }
-            (PuntKind::Diverted, Some(lane))
-                if !waits && lane.handover().is_some_and(|handover| handover.has_begun()) =>
+            (PuntKind::Copy, None) => {
+                finished.entry(stream.0).or_default().copies_lost += punts.len() as u64;
+            }
+            (PuntKind::Diverted, Some(forwarder))
+                if !waits
+                    && forwarder
+                        .handover()
+                        .is_some_and(|handover| handover.has_begun()) =>
             {
-                lane.relay(Origin::Diverted, datagrams, workshop, now_ns);
+                forwarder.relay(Origin::Diverted, datagrams, context, now_ns);
             }
             (PuntKind::Diverted, _) => {
                 let backlog = waiting.entry(stream.0).or_default();
@@ -546,11 +577,14 @@ impl Lanes {
     }
 
     /// Relays some of the diverted datagrams that have waited for a stream's hand-over; whether it has begun with that.
-    fn begin(&mut self, stream: StreamId, workshop: &mut Workshop) -> bool {
-        let lane = self.open.iter_mut().find(|lane| lane.id() == stream);
-        let Some((lane, handover)) = lane.and_then(|lane| {
-            let handover = lane.handover().cloned()?;
-            Some((lane, handover))
+    fn begin(&mut self, stream: StreamId, context: &mut SendContext) -> bool {
+        let forwarder = self
+            .open
+            .iter_mut()
+            .find(|forwarder| forwarder.id() == stream);
+        let Some((forwarder, handover)) = forwarder.and_then(|forwarder| {
+            let handover = forwarder.handover().cloned()?;
+            Some((forwarder, handover))
         }) else {
             return true;
         };
@@ -558,12 +592,12 @@ impl Lanes {
             handover.begin();
             return true;
         };
-        let some = lane.stride().min(backlog.punts.len());
+        let some = forwarder.stride().min(backlog.punts.len());
         let punts: Vec<Punt> = backlog.punts.drain(..some).collect();
         let datagrams = punts.iter().map(|punt| (&punt.info, &*punt.payload));
-        lane.relay(Origin::Diverted, datagrams, workshop, monotonic_ns());
+        forwarder.relay(Origin::Diverted, datagrams, context, monotonic_ns());
         if backlog.punts.is_empty() {
-            lane.lose_diverted(backlog.lost);
+            forwarder.lose_diverted(backlog.lost);
             self.waiting.remove(&stream.0);
         }
         false
@@ -583,28 +617,28 @@ fn count(received: &io::Result<usize>) -> usize {
     *received.as_ref().unwrap_or(&0)
 }
 
-/// A socket to read, and whose it is.
+/// A socket to read, and its stream.
 #[derive(Clone, Debug)]
-struct Reading {
+struct Input {
     stream: StreamId,
     socket: Arc<UdpSocket>,
     /// It is emptied before diverted datagrams are relayed: what it holds came earlier.
     before_punts: bool,
 }
 
-/// What a lane reads, compared between two sets of work.
-fn inputs(lane: &Lane) -> (bool, bool) {
-    (lane.ingest().is_some(), lane.handover().is_some())
+/// The inputs of a stream, compared before and after a change.
+fn input_kinds(forwarder: &StreamForwarder) -> (bool, bool) {
+    (forwarder.ingest().is_some(), forwarder.handover().is_some())
 }
 
 /// Sets the sockets' own state for this way of reading; a socket that refuses is read all the same.
-fn prepare(sockets: &[Reading], settings: Settings) {
-    for reading in sockets {
-        if let Err(error) = reading.socket.set_read_timeout(Some(LOOK_UP)) {
+fn prepare(sockets: &[Input], settings: Settings) {
+    for input in sockets {
+        if let Err(error) = input.socket.set_read_timeout(Some(POLL_INTERVAL)) {
             tracing::warn!(%error, "cannot set a receive timeout");
         }
         if settings.superframes
-            && let Err(error) = sys::socket::udp_gro(&reading.socket)
+            && let Err(error) = sys::socket::udp_gro(&input.socket)
         {
             tracing::warn!(%error, "no superframes on input");
         }

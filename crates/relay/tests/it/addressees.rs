@@ -5,7 +5,7 @@ use crate::common::frame::Frame;
 use crate::common::plan_rig::{
     DATAPATHS, Rig, SENDER, SENDER6, assert_identities, everywhere, mac, plan, stream,
 };
-use crate::common::space::hear;
+use crate::common::space::recv_datagram;
 
 /// The relay's own address but for one bit.
 const OTHER: [u8; 6] = [0x02, 0, 0, 0, 0x10, 0x82];
@@ -28,7 +28,7 @@ fn only_frames_for_the_device_itself_are_relayed() {
         let frame = |size| Frame::new(sender, ingest, size);
         rig.send_to(OTHER, &frame(50));
         rig.send_to(EVERYONE, &frame(51));
-        assert_eq!(hear(&relayed.socket).0, 51, "{}", datapath.name());
+        assert_eq!(recv_datagram(&relayed.socket).0, 51, "{}", datapath.name());
         rig.send(&frame(52));
         let lengths = capture.take(2).into_iter().map(|one| one.payload.len());
         assert_eq!(lengths.collect::<Vec<_>>(), [52, 52]);

@@ -12,7 +12,7 @@ use relay::counters::{DropReason, StreamCounters};
 
 use crate::common::frame::Frame;
 use crate::common::plan_rig::{INGEST, Rig, SENDER, assert_identities, dropped, mac, plan, stream};
-use crate::common::space::hear;
+use crate::common::space::recv_datagram;
 
 /// Every copy of every datagram that was forwarded is counted.
 fn assert_complete(counters: &StreamCounters) {
@@ -81,7 +81,7 @@ fn copies_leave_by_the_device_their_datagram_came_in_by() {
     let running = rig.start(&AfXdp, &plan(&relayed));
     for size in [5, 1400] {
         rig.send(&Frame::new(SENDER, INGEST, size));
-        assert_eq!(hear(&receiver), (size, INGEST.into()));
+        assert_eq!(recv_datagram(&receiver), (size, INGEST.into()));
     }
     assert_complete(stream(&running.stop()));
 }

@@ -8,7 +8,7 @@
 use relay::counters::{Counters, Traffic};
 use relay::plan::{Plan, Stream, StreamId};
 
-use crate::common::frame::{Arrived, Frame};
+use crate::common::frame::{Frame, ReceivedFrame};
 use crate::common::plan_rig::{DATAPATHS, Rig, SENDER, SENDER6, assert_identities};
 
 /// Whose a frame is: a stream with these subscribers (number, IPv4), or, without any, the stack's.
@@ -55,10 +55,10 @@ const OWNERS: [Owner; 6] = [
     },
 ];
 
-type Sent = (&'static Owner, Frame);
+type SentFrame = (&'static Owner, Frame);
 
 /// Payload of the first frame; each after it is shorter, so that no two are alike.
-const LONGEST: usize = 1400;
+const MAX_PAYLOAD_LEN: usize = 1400;
 
 impl Owner {
     fn stream(&self, rig: &Rig, id: u32) -> Stream {
@@ -70,7 +70,7 @@ impl Owner {
     }
 
     fn frame(&self, number: usize) -> Frame {
-        let mut frame = Frame::new(self.sender, self.ingest, LONGEST - 20 * number);
+        let mut frame = Frame::new(self.sender, self.ingest, MAX_PAYLOAD_LEN - 20 * number);
         frame.payload[0] = number as u8;
         frame.tos = number as u8 * 4;
         frame.ttl = 100 + number as u8;
@@ -80,7 +80,7 @@ impl Owner {
 
 /// Every owner's frame comes behind one of every owner. No more than a device takes in at one go,
 /// which is 64.
-fn mixed() -> Vec<Sent> {
+fn mixed() -> Vec<SentFrame> {
     let turns = (0..OWNERS.len()).flat_map(|one| {
         let turns = (one..OWNERS.len()).flat_map(move |next| [one, next]);
         turns.chain([one])
@@ -90,20 +90,20 @@ fn mixed() -> Vec<Sent> {
     frames.collect()
 }
 
-fn of<'a>(frames: &'a [Sent], owner: &Owner) -> impl Iterator<Item = &'a Sent> {
+fn of<'a>(frames: &'a [SentFrame], owner: &Owner) -> impl Iterator<Item = &'a SentFrame> {
     let ingest = owner.ingest;
     frames
         .iter()
         .filter(move |(whose, _)| whose.ingest == ingest)
 }
 
-fn by_receiver(mut copies: Vec<Arrived>) -> Vec<Arrived> {
+fn by_receiver(mut copies: Vec<ReceivedFrame>) -> Vec<ReceivedFrame> {
     copies.sort_by_key(|copy| (copy.destination.port(), copy.payload.len()));
     copies
 }
 
 /// Every stream has forwarded its own frames to its own subscribers, and nothing else.
-fn assert_counts(counters: &Counters, frames: &[Sent], name: &str) {
+fn assert_counts(counters: &Counters, frames: &[SentFrame], name: &str) {
     assert_eq!(counters.streams.len(), OWNERS.len() - 1, "{name}");
     for (id, stream) in &counters.streams {
         let owner = &OWNERS[*id as usize];
@@ -147,7 +147,7 @@ fn what_a_frame_carries_is_no_other_frames() {
         let running = rig.start(datapath, &plan);
         rig.send_at_one_go(frames.iter().map(|(_, frame)| frame));
 
-        let copies = |(owner, frame): &Sent| {
+        let copies = |(owner, frame): &SentFrame| {
             let copy = |(i, v4): &(u32, bool)| rig.copy(*i, *v4, frame);
             owner.subscribers.iter().map(copy).collect::<Vec<_>>()
         };

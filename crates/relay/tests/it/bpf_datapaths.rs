@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use netdev::{NextHop, UnresolvedReason};
 use relay::PuntKind;
 use relay::counters::DropReason;
-use relay::handover::Road;
+use relay::handover::ForwardingPath;
 use relay::plan::{Limits, Prefix, SourcePolicy, Stream};
 use relay::tc::Tc;
 
@@ -20,7 +20,7 @@ use crate::common::plan_rig::{
     DATAPATHS, INGEST, INGEST6, Rig, SENDER, SENDER6, assert_identities, await_handled, dropped,
     everywhere, plan, punt, stream,
 };
-use crate::common::space::{PATIENCE, hear};
+use crate::common::space::{TIMEOUT, recv_datagram};
 
 /// Subscribers 0..n of IPv4 and n..2n of IPv6.
 fn both_families(rig: &Rig, ingest: &str, each: u32) -> Stream {
@@ -129,8 +129,8 @@ fn a_right_checksum_that_looks_unfinished_comes_out_right() {
                 datapath.name()
             );
         }
-        let road = running.fast_path().unwrap();
-        road.publish_done(relayed.id, 4).unwrap();
+        let path = running.fast_path().unwrap();
+        path.publish_done(relayed.id, 4).unwrap();
         for frame in &frames {
             rig.send(frame);
             for (i, arrived) in (0..).zip(capture.take_by_port(2)) {
@@ -369,7 +369,7 @@ fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
         let mut relayed = both_families(&rig, INGEST, 1);
         relayed.diverted = true;
         let running = rig.start(datapath, &plan(&relayed));
-        let road = running.fast_path().unwrap();
+        let path = running.fast_path().unwrap();
         let send = |size| rig.send(&Frame::new(SENDER, INGEST, size));
         for size in [11, 12] {
             send(size);
@@ -378,17 +378,20 @@ fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
             assert_eq!(punt.info.source, Some(SENDER.parse().unwrap()));
             assert_eq!(punt.payload.len(), size, "{}", datapath.name());
         }
-        assert_eq!(road.diverted(relayed.id).unwrap(), 2);
-        road.publish_done(relayed.id, 1).unwrap();
+        assert_eq!(path.diverted(relayed.id).unwrap(), 2);
+        path.publish_done(relayed.id, 1).unwrap();
         send(13);
         assert_eq!(
             punt(&running).payload.len(),
             13,
             "one was not yet done with"
         );
-        assert_eq!(road.road(relayed.id).unwrap(), Road::Diverted);
+        assert_eq!(
+            path.forwarding_path(relayed.id).unwrap(),
+            ForwardingPath::Diverted
+        );
         assert_eq!(capture.rest(), []);
-        road.publish_done(relayed.id, 3).unwrap();
+        path.publish_done(relayed.id, 3).unwrap();
         send(14);
         assert!(
             capture
@@ -396,11 +399,14 @@ fn a_stream_is_taken_over_exactly_when_userspace_has_caught_up() {
                 .iter()
                 .all(|arrived| arrived.payload.len() == 14)
         );
-        assert_eq!(road.road(relayed.id).unwrap(), Road::Fast);
-        assert_eq!(road.diverted(relayed.id).unwrap(), 3);
-        road.pass(relayed.id).unwrap();
+        assert_eq!(
+            path.forwarding_path(relayed.id).unwrap(),
+            ForwardingPath::Fast
+        );
+        assert_eq!(path.diverted(relayed.id).unwrap(), 3);
+        path.pass(relayed.id).unwrap();
         send(15);
-        assert_eq!(hear(&relayed.socket).0, 15);
+        assert_eq!(recv_datagram(&relayed.socket).0, 15);
         let counters = running.stop();
         assert_identities(stream(&counters));
         assert_eq!(stream(&counters).passed.packets, 3);
@@ -464,7 +470,7 @@ fn bursts_keep_their_order_where_the_last_copy_may_go_directly() {
         let running = rig.start(&Tc, &plan(&relayed));
         let fast = running.fast_path().unwrap();
         let way = || fast.last_copy(relayed.id).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !way().contains("directly") {
             assert!(Instant::now() < deadline, "{}", way());
             std::thread::yield_now();

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use relay::plan::Stream;
 
-use crate::common::frame::{Arrived, Frame};
+use crate::common::frame::{Frame, ReceivedFrame};
 use crate::common::plan_rig::{DATAPATHS, INGEST, Rig, SENDER, assert_identities, plan, stream};
 
 #[test]
 fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
     const CHANGES: usize = 50;
-    const MOST: u32 = 5000;
+    const MAX_FRAMES: u32 = 5000;
     if !sys::require::root() {
         return;
     }
@@ -35,7 +35,7 @@ fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
                 sys::sched::pin(0).unwrap();
                 let mut number = 0_u32;
                 // No more than the capture has room for, however long the changes take.
-                while !done.load(Ordering::Relaxed) && number < MOST {
+                while !done.load(Ordering::Relaxed) && number < MAX_FRAMES {
                     let mut frame = Frame::new(SENDER, INGEST, 64);
                     frame.payload[..4].copy_from_slice(&number.to_be_bytes());
                     rig.send(&frame);
@@ -57,7 +57,7 @@ fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
         let mut arrived = Vec::new();
         while arrived
             .iter()
-            .filter(|one: &&Arrived| one.destination.port() < 7002)
+            .filter(|one: &&ReceivedFrame| one.destination.port() < 7002)
             .count()
             < 2 * sent as usize
         {

@@ -4,13 +4,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use netdev::{LinkSpec, Netlink};
-use relay::core::Slow;
+use relay::core::SlowSubscriber;
 use relay::counters::DropReason;
 use relay::spec::{Source, SubscriberSpec};
 use units::Span;
 
 use crate::common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
-use crate::common::space::{PATIENCE, hear};
+use crate::common::space::{TIMEOUT, recv_datagram};
 
 const DATAPATHS: [&str; 4] = ["mmsg", "xdp", "tc", "af-xdp"];
 const FAST: [&str; 3] = ["xdp", "tc", "af-xdp"];
@@ -37,7 +37,7 @@ fn a_fast_path_follows_its_devices_address() {
         let mut frame = datagram(SENDER, INGEST, *b"lie").frame();
         frame[..6].copy_from_slice(&NEW_MAC);
         frame[39] += 1;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !core.counters()[0]
             .drops
             .0
@@ -77,7 +77,7 @@ fn a_latch_is_the_first_senders_until_it_is_silent() {
             assert_eq!(denied, Some(&1), "{datapath}");
         }
         let forwarded = view.forwarded.packets;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while core.counters()[0].forwarded.packets == forwarded {
             assert!(Instant::now() < deadline, "{datapath}: latched for ever");
             send(SECOND);
@@ -104,7 +104,7 @@ fn programs_on_this_machine_get_every_datagram() {
         for size in [0, 1, 700, 1400] {
             rig.inject(&datagram(SENDER, INGEST, vec![7; size]).frame());
             for program in &programs {
-                assert_eq!(hear(program), (size, INGEST.into()), "{datapath}");
+                assert_eq!(recv_datagram(program), (size, INGEST.into()), "{datapath}");
             }
             let lengths = capture.take(1).into_iter().map(|copy| copy.payload.len());
             assert_eq!(lengths.collect::<Vec<_>>(), [size], "{datapath}");
@@ -122,7 +122,7 @@ fn programs_on_this_machine_get_every_datagram() {
         let explanation = core.explain(None).unwrap().remove(0);
         if explanation.has_fast_path {
             assert_eq!(explanation.served, 1, "{datapath}");
-            let is_local = |slow: &Slow| slow.reason.contains("on this machine");
+            let is_local = |slow: &SlowSubscriber| slow.reason.contains("on this machine");
             assert!(explanation.slow.iter().all(is_local), "{explanation}");
         }
     }
@@ -143,7 +143,7 @@ fn the_cpus_take_turns() {
     let core = rig.serve_on(vec![0, 1], streams).unwrap();
     // In the order of their names.
     for (thread, cpu) in [("relay-mmsg", 0), ("relay-recv", 1), ("relay-slow", 0)] {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !runs_on(thread, cpu) {
             assert!(Instant::now() < deadline, "{thread} is not on CPU {cpu}");
             std::thread::sleep(Duration::from_millis(1));
@@ -197,7 +197,7 @@ fn a_stream_whose_backlog_does_not_drain_stays_where_it_was() {
         let rig = Rig::new(None);
         let first = || UdpSocket::bind("10.91.1.2:6000").unwrap();
         let first = rig.receivers.run(first);
-        first.set_read_timeout(Some(PATIENCE)).unwrap();
+        first.set_read_timeout(Some(TIMEOUT)).unwrap();
         sys::socket::receive_buffer(&first, 16 << 20).unwrap();
         let core = rig.serve(vec![stream("mmsg", INGEST, crowd())]);
         let mut numbers = Numbers { rig: &rig, sent: 0 };
@@ -218,9 +218,7 @@ fn a_stream_whose_backlog_does_not_drain_stays_where_it_was() {
                 switch.join().unwrap()
             });
             if tried.is_ok() {
-                rig.relay
-                    .run(|| core.switch("s", "mmsg", PATIENCE))
-                    .unwrap();
+                rig.relay.run(|| core.switch("s", "mmsg", TIMEOUT)).unwrap();
             }
             tried.err()
         });
@@ -229,7 +227,7 @@ fn a_stream_whose_backlog_does_not_drain_stays_where_it_was() {
         let view = core.counters().remove(0);
         assert_eq!(view.datapath.as_deref(), Some("mmsg"), "{datapath}");
         numbers.send(100);
-        switch(PATIENCE).unwrap();
+        switch(TIMEOUT).unwrap();
         numbers.send(100);
         for number in 0..numbers.sent {
             let mut buffer = [0; 16];

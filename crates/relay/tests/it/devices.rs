@@ -9,7 +9,7 @@ use relay::counters::DropReason;
 use sys::ethtool::Ethtool;
 
 use crate::common::relay_rig::{Capture, Rig, await_counts, datagram, stream, subscriber};
-use crate::common::space::PATIENCE;
+use crate::common::space::TIMEOUT;
 
 const DATAPATHS: [&str; 4] = ["mmsg", "tc", "xdp", "af-xdp"];
 const FAST: [&str; 3] = ["tc", "xdp", "af-xdp"];
@@ -24,7 +24,7 @@ fn send(rig: &Rig, size: usize) {
 
 /// Waits until the explanation of the only stream is so.
 fn await_explanation(core: &Core, is_so: impl Fn(&Explanation) -> bool) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let explanation = core.explain(None).unwrap().remove(0);
         if is_so(&explanation) {
@@ -113,7 +113,7 @@ fn a_receiver_without_napi_is_explained_and_taken_in_again() {
     gro(false);
     await_explanation(&core, |it| it.served == 0);
     // Userspace learns of it at its next look.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while capture.rest().is_empty() {
         assert!(Instant::now() < deadline, "userspace does not send");
         send(&rig, 100);
@@ -156,7 +156,7 @@ fn a_machine_that_does_not_forward_relays() {
 
 /// Sends until as many copies of a datagram arrive as expected, and returns how many it sent.
 fn await_copies(rig: &Rig, capture: &Capture, expected: usize, what: &str) -> u64 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut sent = 0;
     let mut heard = capture.rest().len();
     while heard < expected {
@@ -197,7 +197,7 @@ fn an_egress_device_may_go_and_come_back() {
             (view.received.packets, done) == (sent, sent)
         });
         let second = rig.receivers.run(|| UdpSocket::bind(SECOND).unwrap());
-        second.set_read_timeout(Some(PATIENCE)).unwrap();
+        second.set_read_timeout(Some(TIMEOUT)).unwrap();
         send(&rig, 300);
         while second.recv(&mut [0; 512]).unwrap() != 300 {}
         let forwarded = before.forwarded.packets + 1;
@@ -263,7 +263,7 @@ fn a_stream_runs_on_while_another_streams_device_is_gone() {
         await_copies(&rig, &rig.capture(), 1, datapath);
         let capture = rig.capture();
         rig.cut("out2");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while core.explain(Some("gone")).unwrap()[0].absent.is_none() {
             assert!(Instant::now() < deadline, "{datapath}: nobody says it");
             std::thread::sleep(Duration::from_millis(5));

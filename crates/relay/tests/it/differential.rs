@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_millis(40);
 const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 
 /// A relay with a stream of each family.
-struct Served {
+struct RelayFixture {
     rig: Rig,
     core: Core,
     capture: Capture,
@@ -29,7 +29,7 @@ struct Served {
     round: u16,
 }
 
-impl Served {
+impl RelayFixture {
     fn new(datapath: &'static str) -> Self {
         let rig = Rig::new(None);
         // Answers would change what connection tracking knows.
@@ -58,7 +58,7 @@ impl Served {
     }
 }
 
-impl Subject for Served {
+impl Subject for RelayFixture {
     fn open(&mut self, number: usize) {
         let number = u16::try_from(number).unwrap();
         (self.names.port, self.names.receiver_port) = (5000 + number, 6000 + number);
@@ -161,7 +161,7 @@ fn shell(space: &Space, line: &str) -> Result<(), String> {
 #[test]
 fn what_is_relayed_is_what_a_socket_receives_and_sends() {
     if sys::require::root() {
-        compare(&singles(), Served::new(REFERENCE), &DATAPATHS, Served::new);
+        compare(&singles(), RelayFixture::new(REFERENCE), &DATAPATHS, RelayFixture::new);
     }
 }
 
@@ -169,7 +169,7 @@ fn what_is_relayed_is_what_a_socket_receives_and_sends() {
 #[ignore = "pairs of policies"]
 fn what_is_relayed_under_two_policies_is_what_a_socket_receives_and_sends() {
     if sys::require::root() {
-        compare(&pairs(), Served::new(REFERENCE), &DATAPATHS, Served::new);
+        compare(&pairs(), RelayFixture::new(REFERENCE), &DATAPATHS, RelayFixture::new);
     }
 }
 
@@ -177,7 +177,7 @@ fn what_is_relayed_under_two_policies_is_what_a_socket_receives_and_sends() {
 fn policies_of_optional_modules_hold_for_relayed_packets() {
     if sys::require::root() {
         let cases = optional();
-        let unavailable = compare(&cases, Served::new(REFERENCE), &DATAPATHS, Served::new);
+        let unavailable = compare(&cases, RelayFixture::new(REFERENCE), &DATAPATHS, RelayFixture::new);
         policies::require(&cases, &unavailable);
     }
 }

@@ -17,11 +17,11 @@ use relay::Running;
 use relay::plan::Stream;
 use relay::tc::Tc;
 
-use crate::common::frame::{Arrived, Checksum, Frame};
+use crate::common::frame::{Checksum, Frame, ReceivedFrame};
 use crate::common::plan_rig::{
     Capture, FAMILIES, INGEST, Rig, SENDER, assert_identities, mac, plan, stream,
 };
-use crate::common::space::{PATIENCE, Space, packet_socket};
+use crate::common::space::{Space, TIMEOUT, packet_socket};
 
 /// Between datagrams: before the first pause they go through the device.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -48,7 +48,7 @@ impl<'a> Trial<'a> {
     /// Waits until the last copy's way is told with these words.
     fn await_way(&self, words: &str) {
         let fast = self.running.fast_path().unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let way = fast.last_copy(self.stream.id).unwrap();
             if way.contains(words) {
@@ -60,7 +60,7 @@ impl<'a> Trial<'a> {
     }
 
     /// What arrives of frames sent one by one.
-    fn relay(&self, capture: &Capture, frames: &[Frame]) -> Vec<Arrived> {
+    fn relay(&self, capture: &Capture, frames: &[Frame]) -> Vec<ReceivedFrame> {
         let relay = |frame| {
             self.rig.send(frame);
             let arrived = capture.take(1).remove(0);
@@ -83,7 +83,7 @@ fn payloads(frames: &[Frame]) -> impl Iterator<Item = usize> {
 
 /// Waits until a device has sent so many bytes since it started.
 fn await_transmitted(space: &Space, device: &str, bytes: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while transmitted(space, device) < bytes {
         assert!(
             Instant::now() < deadline,

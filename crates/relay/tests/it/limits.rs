@@ -7,7 +7,7 @@ use relay::spec::Source;
 use sys::ethtool::Ethtool;
 
 use crate::common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
-use crate::common::space::PATIENCE;
+use crate::common::space::TIMEOUT;
 
 const DATAPATHS: [&str; 4] = ["recv", "xdp", "tc", "af-xdp"];
 const SENDER: &str = "10.91.0.1:4000";
@@ -66,7 +66,7 @@ fn all_delivered(core: &Core, packets: u64) -> bool {
 }
 
 fn await_all(core: &Core, packets: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !all_delivered(core, packets) {
         assert!(Instant::now() < deadline, "{:?}", core.counters());
         std::thread::sleep(Duration::from_millis(5));

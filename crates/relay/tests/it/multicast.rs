@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use relay::spec::{Multicast, StreamSpec, SubscriberSpec};
 
 use crate::common::relay_rig::{
-    Delivered, Rig, SENDER_MAC, await_counts, datagram, stream, subscriber,
+    ReceivedDatagram, Rig, SENDER_MAC, await_counts, datagram, stream, subscriber,
 };
-use crate::common::space::PATIENCE;
+use crate::common::space::TIMEOUT;
 
 const DATAPATHS: [&str; 4] = ["mmsg", "tc", "xdp", "af-xdp"];
 
@@ -92,7 +92,7 @@ fn member(rig: &Rig, at: Addresses) -> UdpSocket {
                 socket.join_multicast_v6(&group, device).unwrap();
             }
         }
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     };
     rig.receivers.run(join)
@@ -113,7 +113,7 @@ fn a_group_is_relayed_to_a_receiver_and_to_another_group() {
             rig.inject(&at.frame(at.sender, at.ingest, b"hello"));
             let mut taken = capture.take(2);
             taken.sort();
-            let copy = |device: u8, ttl, to: &str| Delivered {
+            let copy = |device: u8, ttl, to: &str| ReceivedDatagram {
                 device,
                 source: address(at.sources[usize::from(device) - 1]),
                 destination: address(to),

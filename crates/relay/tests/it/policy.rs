@@ -6,7 +6,7 @@ use netdev::policy::Check;
 use relay::core::Core;
 
 use crate::common::relay_rig::{Rig, datagram, stream, subscriber};
-use crate::common::space::PATIENCE;
+use crate::common::space::TIMEOUT;
 
 const SENDER: &str = "10.91.0.1:4000";
 const INGEST: &str = "10.91.0.2:5004";
@@ -78,7 +78,7 @@ const POLICIES: &[(&str, Outcome)] = &[
 /// How the relay says that it forwards.
 fn outcome(core: &Core) -> Outcome {
     let explanation = core.explain(None).unwrap().remove(0);
-    let left = |slow: &relay::core::Slow| slow.reason.starts_with("left to the kernel");
+    let left = |slow: &relay::core::SlowSubscriber| slow.reason.starts_with("left to the kernel");
     if explanation.slow.iter().any(left) {
         Kernel
     } else {
@@ -138,7 +138,7 @@ fn changed_rules_hold_while_the_relay_runs() {
             ("", Fast),
         ] {
             rig.load_rules(rules);
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             while outcome(&core) != expected {
                 assert!(Instant::now() < deadline, "{datapath}: {rules}");
                 std::thread::sleep(Duration::from_millis(20));

@@ -7,7 +7,7 @@ use relay::core::{Core, StreamView};
 use relay::counters::{DropReason, Drops, Traffic};
 use relay::spec::SubscriberSpec;
 
-use crate::common::relay_rig::{Capture, Delivered, Rig, await_counts, stream, subscriber};
+use crate::common::relay_rig::{Capture, ReceivedDatagram, Rig, await_counts, stream, subscriber};
 use crate::common::traffic::{self, Content, Ends, Fate, Item};
 
 const FANOUTS: [usize; 5] = [1, 4, 17, 33, 256];
@@ -162,7 +162,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Every field of every datagram one subscriber gets, in order, and no other.
-    fn compare(&self, at: usize, capture: &[Item], delivered: &[Delivered]) {
+    fn compare(&self, at: usize, capture: &[Item], delivered: &[ReceivedDatagram]) {
         let to = self.subscribers[at].to;
         let source = source(self.ends.to, to);
         let expected = capture.iter().filter_map(|item| match &item.fate {
@@ -171,7 +171,7 @@ impl<'a> Trial<'a> {
         });
         let mut got = delivered.iter().filter(|copy| copy.destination == to);
         for (item, content) in expected {
-            let copy = Delivered {
+            let copy = ReceivedDatagram {
                 device: device(to),
                 source,
                 destination: to,
@@ -187,11 +187,11 @@ impl<'a> Trial<'a> {
     }
 
     /// What is nobody's stream is the router's, and nothing else leaves.
-    fn compare_routed(&self, capture: &[Item], delivered: &[Delivered]) {
+    fn compare_routed(&self, capture: &[Item], delivered: &[ReceivedDatagram]) {
         let routed = capture
             .iter()
             .filter(|item| matches!(item.fate, Fate::Routed));
-        let subscribed = |copy: &&Delivered| {
+        let subscribed = |copy: &&ReceivedDatagram| {
             !self
                 .subscribers
                 .iter()

@@ -22,7 +22,7 @@ use crate::common::frame::{Checksum, Frame};
 use crate::common::plan_rig::{
     DATAPATHS, FAMILIES, INGEST, Rig, SENDER, assert_identities, everywhere, plan, punt, stream,
 };
-use crate::common::space::{PATIENCE, Space, hear};
+use crate::common::space::{Space, TIMEOUT, recv_datagram};
 
 fn feature(space: &Space, device: &str, name: &str, on: bool) {
     space.run(|| {
@@ -41,8 +41,11 @@ fn receivers(rig: &Rig, stream: &Stream) -> Vec<UdpSocket> {
 }
 
 /// The next datagram's length at every receiver.
-fn heard(receivers: &[UdpSocket]) -> Vec<usize> {
-    receivers.iter().map(|socket| hear(socket).0).collect()
+fn received_lengths(receivers: &[UdpSocket]) -> Vec<usize> {
+    receivers
+        .iter()
+        .map(|socket| recv_datagram(socket).0)
+        .collect()
 }
 
 fn subscriber(running: &Running, slot: u32) -> SubscriberCounters {
@@ -58,7 +61,7 @@ fn refused(running: &Running, slot: u32, reason: DropReason) -> u64 {
 /// Waits until the fast path says so about subscriber 100.
 fn wait_until_slow(running: &Running, stream: &Stream, slow: bool) -> String {
     let fast = running.fast_path().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let reason = fast.slow_reason(stream.id, SubscriberId(100));
         if reason.is_some() == slow {
@@ -121,7 +124,7 @@ fn tc_needs_nothing_of_a_receiver() {
     let receivers = receivers(&rig, &relayed);
     let running = rig.start(&Tc, &plan(&relayed));
     rig.send(&Frame::new(SENDER, INGEST, 100));
-    assert_eq!(heard(&receivers), [100; 4]);
+    assert_eq!(received_lengths(&receivers), [100; 4]);
     drop(running);
 }
 
@@ -141,7 +144,7 @@ fn copies_that_find_a_full_device_are_counted_one_by_one() {
     socket
         .send_to(&[7; 40 * DATAGRAMS as usize], INGEST)
         .unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while subscriber(&running, 199).delivered.packets + refused(&running, 199, DropReason::Transmit)
         < u64::from(DATAGRAMS)
     {
@@ -201,13 +204,23 @@ fn checksums_that_senders_or_devices_leave_out_arrive_right() {
                 let running = rig.start(datapath, &plan(&relayed));
                 let socket = rig.sender.run(|| UdpSocket::bind(sender).unwrap());
                 socket.send_to(&[7; 601], ingest).unwrap();
-                assert_eq!(heard(&receivers), [601; 4], "partial, {}", datapath.name());
+                assert_eq!(
+                    received_lengths(&receivers),
+                    [601; 4],
+                    "partial, {}",
+                    datapath.name()
+                );
                 let mut frame = Frame::new(sender, ingest, 333);
                 if ingest == INGEST {
                     frame.checksum = Checksum::None;
                 }
                 rig.send(&frame);
-                assert_eq!(heard(&receivers), [333; 4], "none, {}", datapath.name());
+                assert_eq!(
+                    received_lengths(&receivers),
+                    [333; 4],
+                    "none, {}",
+                    datapath.name()
+                );
                 assert_identities(stream(&running.stop()));
             }
         }
@@ -233,7 +246,12 @@ fn forwarding_need_not_be_on() {
         let receivers = receivers(&rig, &relayed);
         let running = rig.start(datapath, &plan(&relayed));
         rig.send(&Frame::new(sender, ingest, 100));
-        assert_eq!(heard(&receivers), [100; 2], "{}", datapath.name());
+        assert_eq!(
+            received_lengths(&receivers),
+            [100; 2],
+            "{}",
+            datapath.name()
+        );
         drop(running);
     }
 }
@@ -326,7 +344,12 @@ fn datagrams_as_long_as_the_mtu_are_broadcast() {
         let running = rig.start(datapath, &plan(&relayed));
         for _ in 0..20 {
             rig.send(&Frame::new(SENDER, INGEST, 1472));
-            assert_eq!(heard(&receivers), [1472; 4], "{}", datapath.name());
+            assert_eq!(
+                received_lengths(&receivers),
+                [1472; 4],
+                "{}",
+                datapath.name()
+            );
         }
         let counters = running.stop();
         for one in stream(&counters).subscribers.values() {

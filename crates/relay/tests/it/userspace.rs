@@ -9,9 +9,9 @@ use relay::spec::{Source, SubscriberSpec};
 use units::Pps;
 
 use crate::common::relay_rig::{
-    Capture, Delivered, Rig, await_counts, datagram, stream, subscriber,
+    Capture, ReceivedDatagram, Rig, await_counts, datagram, stream, subscriber,
 };
-use crate::common::space::{PATIENCE, hear};
+use crate::common::space::{TIMEOUT, recv_datagram};
 
 const DATAPATHS: [&str; 4] = ["recv", "mmsg", "gso", "busy"];
 const SENDER: &str = "10.91.0.1:4000";
@@ -247,7 +247,7 @@ fn a_subscriber_of_this_machine_hears_behind_a_firewall() {
          udp dport { 5004, 6100 } accept; }; }",
     );
     let local = rig.relay.run(|| UdpSocket::bind("10.91.1.1:6100").unwrap());
-    local.set_read_timeout(Some(PATIENCE)).unwrap();
+    local.set_read_timeout(Some(TIMEOUT)).unwrap();
     for datapath in ["recv", "tc", "xdp", "af-xdp"] {
         let subscribers = vec![
             subscriber("far", "10.91.1.2:6000"),
@@ -256,7 +256,7 @@ fn a_subscriber_of_this_machine_hears_behind_a_firewall() {
         let core = rig.serve(vec![stream(datapath, INGEST, subscribers)]);
         let capture = rig.capture();
         rig.inject(&datagram(SENDER, INGEST, vec![7; 100]).frame());
-        assert_eq!(hear(&local).0, 100, "{datapath}");
+        assert_eq!(recv_datagram(&local).0, 100, "{datapath}");
         assert_eq!(capture.take(1).len(), 1, "{datapath}");
         core.remove_subscriber("s", "local").unwrap();
         rig.inject(&datagram(SENDER, INGEST, vec![7; 100]).frame());
@@ -270,15 +270,15 @@ fn a_subscriber_of_this_machine_hears_behind_a_firewall() {
 /// Sends numbered datagrams to two subscribers until it is done, and returns how many, and the
 /// copies that have arrived. Always from the same CPU: a veth queues the frames of each apart, and
 /// a sender that moves overtakes itself.
-fn send_numbers(rig: &Rig, capture: &Capture, done: &AtomicBool) -> (u32, Vec<Delivered>) {
+fn send_numbers(rig: &Rig, capture: &Capture, done: &AtomicBool) -> (u32, Vec<ReceivedDatagram>) {
     // Datagrams on their way: every queue holds more, however long the relay is away.
-    const MOST: usize = 100;
+    const MAX_IN_FLIGHT: usize = 100;
     sys::sched::pin(0).unwrap();
     let (mut sent, mut copies) = (0_u32, Vec::new());
     let deadline = Instant::now() + Duration::from_secs(300);
     while !done.load(Ordering::Relaxed) && Instant::now() < deadline {
         copies.extend(capture.rest());
-        if usize::try_from(sent).unwrap() < copies.len() / 2 + MOST {
+        if usize::try_from(sent).unwrap() < copies.len() / 2 + MAX_IN_FLIGHT {
             rig.inject(&datagram(SENDER, INGEST, sent.to_be_bytes()).frame());
             sent += 1;
         }

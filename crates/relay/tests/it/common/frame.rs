@@ -137,7 +137,7 @@ impl Frame {
 
 /// A frame as it arrived, its checksums already found right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrived {
+pub struct ReceivedFrame {
     pub macs: [u8; 12],
     pub source: SocketAddr,
     pub destination: SocketAddr,
@@ -152,7 +152,7 @@ pub struct Arrived {
 ///
 /// # Panics
 /// When its lengths, checksums or constant fields are not as a relay must send them.
-pub fn read(frame: &[u8]) -> Option<Arrived> {
+pub fn read(frame: &[u8]) -> Option<ReceivedFrame> {
     let macs = frame[..12].try_into().unwrap();
     let ip = &frame[14..];
     let (source, destination, tos, ttl, udp): (IpAddr, IpAddr, _, _, _) = match &frame[12..14] {
@@ -178,7 +178,7 @@ pub fn read(frame: &[u8]) -> Option<Arrived> {
     let pseudo = pseudo(source, destination, udp.len());
     let partial = half(udp, 6) == sum(pseudo, &[]);
     assert!(partial || sum(pseudo, udp) == 0xffff, "UDP checksum");
-    Some(Arrived {
+    Some(ReceivedFrame {
         macs,
         source: SocketAddr::new(source, half(udp, 0)),
         destination: SocketAddr::new(destination, half(udp, 2)),

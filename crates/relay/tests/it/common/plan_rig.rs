@@ -18,8 +18,8 @@ use relay::xdp::Xdp;
 use relay::{Relay, Running};
 use sys::ethtool::{Channels, Ethtool};
 
-use super::frame::{self, Arrived, Frame};
-use super::space::{Injector, PATIENCE, Space, add_addresses, packet_socket};
+use super::frame::{self, Frame, ReceivedFrame};
+use super::space::{Injector, Space, TIMEOUT, add_addresses, packet_socket};
 
 pub const SENDER: &str = "10.1.0.1:4000";
 pub const INGEST: &str = "10.1.0.2:5000";
@@ -157,11 +157,11 @@ impl Rig {
     }
 
     /// What such a subscriber's device must get of a frame.
-    pub fn copy(&self, i: u32, v4: bool, frame: &Frame) -> Arrived {
+    pub fn copy(&self, i: u32, v4: bool, frame: &Frame) -> ReceivedFrame {
         let subscriber = self.subscriber(i, v4);
         let net = (i % 2 + 2) as u8;
         let macs = [mac(net * 2 + 1), mac(net * 2)].concat();
-        Arrived {
+        ReceivedFrame {
             macs: macs.try_into().unwrap(),
             source: subscriber.source,
             destination: subscriber.destination,
@@ -282,10 +282,10 @@ impl Capture {
     /// The next `count` relayed frames, in order of arrival.
     ///
     /// # Panics
-    /// When they have not come within [`PATIENCE`].
-    pub fn take(&self, count: usize) -> Vec<Arrived> {
+    /// When they have not come within [`TIMEOUT`].
+    pub fn take(&self, count: usize) -> Vec<ReceivedFrame> {
         let mut frames = Vec::new();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while frames.len() < count {
             assert!(
                 Instant::now() < deadline,
@@ -301,14 +301,14 @@ impl Capture {
     }
 
     /// The same, in order of the ports they are for.
-    pub fn take_by_port(&self, count: usize) -> Vec<Arrived> {
+    pub fn take_by_port(&self, count: usize) -> Vec<ReceivedFrame> {
         let mut frames = self.take(count);
         frames.sort_by_key(|frame| frame.destination.port());
         frames
     }
 
     /// What has arrived by now.
-    pub fn rest(&self) -> Vec<Arrived> {
+    pub fn rest(&self) -> Vec<ReceivedFrame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next() {
             frames.extend(frame);
@@ -316,7 +316,7 @@ impl Capture {
         frames
     }
 
-    fn next(&self) -> Option<Option<Arrived>> {
+    fn next(&self) -> Option<Option<ReceivedFrame>> {
         let mut buffer = vec![0; 65536];
         let length = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()).ok()?;
         let relayed = buffer[..6] != [0xff; 6];
@@ -340,7 +340,7 @@ fn handled(counters: &StreamCounters) -> u64 {
 /// arrives that shows that one was refused, and one still on its way is lost where the datapath
 /// stops.
 pub fn await_handled(running: &Running, datagrams: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let counters = running.counters();
         let counters = stream(&counters);
@@ -366,7 +366,7 @@ pub fn assert_identities(counters: &StreamCounters) {
 pub fn punt(running: &Running) -> relay::Punt {
     let punts = running.fast_path().unwrap().punts().unwrap();
     let mut ring = relay::PuntRing::new(&punts).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(punt) = ring.take().pop() {
             return punt;

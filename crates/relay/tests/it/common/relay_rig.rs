@@ -22,7 +22,7 @@ use relay::spec::{StreamSpec, SubscriberSpec};
 use sys::ethtool::Ethtool;
 use sys::mmsg::Outgoing;
 
-use super::space::{Injector, PATIENCE, Space, add_addresses, packet_socket};
+use super::space::{Injector, Space, TIMEOUT, add_addresses, packet_socket};
 
 pub const SENDER_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 1];
 pub const INGRESS_MAC: [u8; 6] = [2, 0x91, 0, 0, 0, 2];
@@ -39,7 +39,7 @@ pub struct Rig {
 
 /// A datagram as a receiver's device got it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Delivered {
+pub struct ReceivedDatagram {
     /// 1 or 2: c1 or c2.
     pub device: u8,
     pub source: SocketAddr,
@@ -195,7 +195,7 @@ pub fn subscriber(name: &str, to: &str) -> SubscriberSpec {
 
 /// Waits until the relay's counts satisfy `enough`, and returns them.
 pub fn await_counts(core: &Core, enough: impl Fn(&StreamView) -> bool) -> StreamView {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let view = core.counters().remove(0);
         if enough(&view) {
@@ -224,8 +224,8 @@ impl Capture {
     }
 
     /// The next `count` relayed datagrams, in order of arrival; fewer when they do not come.
-    pub fn take(&self, count: usize) -> Vec<Delivered> {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn take(&self, count: usize) -> Vec<ReceivedDatagram> {
+        let deadline = Instant::now() + TIMEOUT;
         let mut taken = Vec::new();
         while taken.len() < count && Instant::now() < deadline {
             match self.next() {
@@ -237,11 +237,11 @@ impl Capture {
     }
 
     /// Everything that has arrived by now.
-    pub fn rest(&self) -> Vec<Delivered> {
+    pub fn rest(&self) -> Vec<ReceivedDatagram> {
         std::iter::from_fn(|| self.next()).collect()
     }
 
-    fn next(&self) -> Option<Delivered> {
+    fn next(&self) -> Option<ReceivedDatagram> {
         let mut frame = vec![0; 70_000];
         loop {
             let received = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut frame[..]);
@@ -263,7 +263,7 @@ impl Capture {
 }
 
 /// A UDP datagram on its way to a receiver; everything else on the wire is none.
-fn read(frame: &[u8]) -> Option<Delivered> {
+fn read(frame: &[u8]) -> Option<ReceivedDatagram> {
     let source_mac: [u8; 6] = frame.get(6..12)?.try_into().ok()?;
     if !EGRESS_MACS.contains(&source_mac) {
         return None;
@@ -315,7 +315,7 @@ fn read(frame: &[u8]) -> Option<Delivered> {
         "every copy has a right checksum"
     );
     let port = |at: usize| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
-    Some(Delivered {
+    Some(ReceivedDatagram {
         device: 0,
         source: SocketAddr::new(source, port(0)),
         destination: SocketAddr::new(destination, port(2)),

@@ -15,7 +15,7 @@ use nix::sys::socket::{
 use sys::netns::{self, Namespace};
 
 /// How long the tests wait for what must come, on a machine that has much else to do.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A namespace whose name is removed with it.
 pub struct Space {
@@ -49,7 +49,7 @@ impl Space {
     /// Waits until the kernel has taken note of a device's cable: before, it discards what is sent
     /// by the device, and IPv6 does not use it. Only of the end that came up first it does at once.
     pub fn await_running(&self, device: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let runs = || {
             let mut devices = nix::ifaddrs::getifaddrs().unwrap();
             let runs = InterfaceFlags::IFF_RUNNING;
@@ -63,9 +63,9 @@ impl Space {
         });
     }
 
-    /// A socket of a program here that waits for datagrams, for [`PATIENCE`] each.
+    /// A socket of a program here that waits for datagrams, for [`TIMEOUT`] each.
     pub fn listen(&self, at: impl ToSocketAddrs + Sync) -> UdpSocket {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let bind = || loop {
             match UdpSocket::bind(&at) {
                 // A child that another test starts holds what was open here until it is executed.
@@ -76,7 +76,7 @@ impl Space {
             }
         };
         let socket = self.run(bind);
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     }
 
@@ -109,7 +109,7 @@ pub fn add_addresses(netlink: &mut Netlink, ifindex: u32, v4: &str, v6: &str) {
     netlink
         .add_addresses(&[(ifindex, v4, 24), (ifindex, v6, 64)])
         .unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !netlink.route_to(v6, None, None).unwrap().local {
         assert!(Instant::now() < deadline, "{v6} takes no packets");
         std::thread::sleep(Duration::from_millis(1));
@@ -117,7 +117,7 @@ pub fn add_addresses(netlink: &mut Netlink, ifindex: u32, v4: &str, v6: &str) {
 }
 
 /// The next datagram's length and sender.
-pub fn hear(socket: &UdpSocket) -> (usize, String) {
+pub fn recv_datagram(socket: &UdpSocket) -> (usize, String) {
     let mut buffer = [0; 2048];
     let (length, from) = socket.recv_from(&mut buffer).unwrap();
     (length, from.to_string())

@@ -2,7 +2,7 @@
 //!
 //! Frames are known by what was built, so that nothing here reads them as the relay does.
 
-mod broken;
+mod invalid;
 mod valid;
 
 use std::net::SocketAddr;
@@ -100,7 +100,7 @@ impl Ends {
 /// The whole capture of one family, in a file's form and back.
 pub(crate) fn capture(ends: Ends) -> Vec<Item> {
     let mut items = valid::items(ends);
-    items.extend(broken::items(ends));
+    items.extend(invalid::items(ends));
     // The end is valid, so that what came before it has been handled when it arrives.
     items.push(Item::relayed(
         "the last",

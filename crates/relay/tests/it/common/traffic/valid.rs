@@ -12,7 +12,7 @@ const SIZES: [usize; 24] = [
     1451, 1452, 0,
 ];
 /// What still fits an IPv4 packet of 1500 bytes, and no IPv6 one.
-const LARGEST_V4: [usize; 3] = [1453, 1471, 1472];
+const V4_ONLY_SIZES: [usize; 3] = [1453, 1471, 1472];
 
 pub(super) fn items(ends: Ends) -> Vec<Item> {
     let mut items = sizes(ends);
@@ -25,7 +25,11 @@ pub(super) fn items(ends: Ends) -> Vec<Item> {
 }
 
 fn sizes(ends: Ends) -> Vec<Item> {
-    let more = if ends.is_v4() { &LARGEST_V4[..] } else { &[] };
+    let more = if ends.is_v4() {
+        &V4_ONLY_SIZES[..]
+    } else {
+        &[]
+    };
     let sizes = SIZES.iter().chain(more).enumerate();
     let item = |(at, size): (usize, &usize)| {
         let number = u16::try_from(at).unwrap();

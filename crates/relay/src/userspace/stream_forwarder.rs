@@ -1,4 +1,4 @@
-//! One stream in a worker: what comes in, whether it may, and on to the subscribers.
+//! One stream of a worker: admits its datagrams, and sends them to its subscribers.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use sys::mmsg::RecvInfo;
 
-use super::fan_out::{FanOut, Outlet, Train};
-use super::labour::{Labour, Parity};
+use super::fan_out::{FanOut, SendBuffers, Train};
+use super::gso_train;
 use super::losses::{Losses, Stack, StackDrops};
 use super::policing::Policing;
-use super::runs;
+use super::synthetic_work::{Parity, SyntheticWork};
 use super::tally::Tally;
 use crate::counters::{DropReason, StreamCounters, SubscriberCounters, Traffic};
 use crate::handover::Handover;
 use crate::plan::{self, StreamId};
 
-/// What a worker relays of one stream.
+/// The part of a stream that a worker relays.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) stream: plan::Stream,
-    /// The ingest socket is read. Otherwise it keeps what arrives.
+    /// Whether the ingest socket is read. Otherwise it keeps what arrives.
     pub(crate) reads_ingest: bool,
-    /// The hand-over to a fast path that is under way: it is told how much of what the fast path diverts is done.
+    /// The hand-over to a fast path in progress. It is told how many diverted datagrams are done.
     pub(crate) handover: Option<Arc<Handover>>,
 }
 
@@ -37,7 +37,7 @@ impl Work {
     }
 }
 
-/// Where datagrams of a stream come from.
+/// The origin of a stream's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Ingest,
@@ -48,7 +48,7 @@ pub(super) enum Origin {
 }
 
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct StreamForwarder {
     id: StreamId,
     socket: Arc<UdpSocket>,
     reads_ingest: bool,
@@ -57,26 +57,26 @@ pub(super) struct Lane {
     interfaces: Vec<u32>,
     min_ttl: u8,
     policing: Policing,
-    labour: Labour,
+    synthetic_work: SyntheticWork,
     fan_out: FanOut,
     received: Traffic,
-    /// Datagrams offered to the subscribers, and those refused.
+    /// Datagrams that were admitted, and those that were refused.
     tally: Tally,
-    /// Copies that found no lane, or none that sends them.
+    /// Copies for subscribers of userspace that could not be sent.
     pub(super) copies_lost: u64,
-    /// Set when the stream leaves this worker, which lets go of it between two batches.
+    /// Set when the stream leaves this worker, which then removes it between two batches.
     pub(super) leaving: bool,
 }
 
-/// The buffers a worker sends with.
+/// The send buffers of a worker.
 #[derive(Debug)]
-pub(super) struct Workshop {
-    pub(super) outlet: Outlet,
-    /// Where trains are put together; absent where datagrams go one by one.
+pub(super) struct SendContext {
+    pub(super) send_buffers: SendBuffers,
+    /// Memory in which trains are joined; none if datagrams are sent one by one.
     pub(super) staging: Option<Vec<u8>>,
 }
 
-impl Lane {
+impl StreamForwarder {
     pub(super) fn new(work: &Work, stack: &Stack, now_ns: u64) -> Self {
         let stream = &work.stream;
         Self {
@@ -88,7 +88,7 @@ impl Lane {
             interfaces: stream.interfaces.clone(),
             min_ttl: stream.min_ttl,
             policing: Policing::new(&stream.source, stream.limits, now_ns),
-            labour: Labour::new(&stream.work),
+            synthetic_work: SyntheticWork::new(&stream.work),
             fan_out: FanOut::new(stream, |_| Tally::default()),
             received: Traffic::default(),
             tally: Tally::default(),
@@ -97,7 +97,7 @@ impl Lane {
         }
     }
 
-    /// Moves to changed work; the counts of what stays go on.
+    /// Changes the work. Counts of subscribers that stay are kept.
     pub(super) fn update(&mut self, work: &Work, now_ns: u64) {
         let stream = &work.stream;
         self.reads_ingest = work.reads_ingest;
@@ -105,7 +105,7 @@ impl Lane {
         self.interfaces.clone_from(&stream.interfaces);
         self.min_ttl = stream.min_ttl;
         self.policing.update(&stream.source, stream.limits, now_ns);
-        self.labour.update(&stream.work);
+        self.synthetic_work.update(&stream.work);
         let known: BTreeMap<_, _> = self
             .fan_out
             .tallies()
@@ -118,21 +118,21 @@ impl Lane {
         self.id
     }
 
-    /// The ingest socket, where it is read.
+    /// The ingest socket, if it is read.
     pub(super) fn ingest(&self) -> Option<&Arc<UdpSocket>> {
         self.reads_ingest.then_some(&self.socket)
     }
 
-    /// The hand-over under way.
+    /// The hand-over in progress.
     pub(super) fn handover(&self) -> Option<&Arc<Handover>> {
         self.handover.as_ref()
     }
 
-    /// How many received datagrams to relay before others may look at the lane: about a
-    /// millisecond of sending.
+    /// Number of datagrams to relay before others may lock the worker's state: about a millisecond of
+    /// sending.
     pub(super) fn stride(&self) -> usize {
         let sending = (512 / self.fan_out.len().max(1)).max(1);
-        sending.min(self.labour.stride())
+        sending.min(self.synthetic_work.stride())
     }
 
     /// Relays datagrams, in order.
@@ -140,7 +140,7 @@ impl Lane {
         &mut self,
         origin: Origin,
         datagrams: impl Iterator<Item = (&'a RecvInfo, &'a [u8])>,
-        workshop: &mut Workshop,
+        context: &mut SendContext,
         now_ns: u64,
     ) {
         let copies = origin == Origin::Copies;
@@ -162,12 +162,12 @@ impl Lane {
         let parities = if copies {
             Vec::new()
         } else {
-            self.labour.on(&trains)
+            self.synthetic_work.process(&trains)
         };
-        self.send(&trains, copies, workshop);
+        self.send(&trains, copies, context);
         if !parities.is_empty() {
             let trains: Vec<_> = parities.iter().map(Parity::train).collect();
-            self.send(&trains, copies, workshop);
+            self.send(&trains, copies, context);
         }
         if origin == Origin::Diverted
             && let Some(handover) = &self.handover
@@ -176,7 +176,8 @@ impl Lane {
         }
     }
 
-    /// Counts diverted datagrams that found no room to wait; the fast path must not wait for them.
+    /// Counts diverted datagrams that were lost to a full backlog, and reports them as done, so that the fast
+    /// path does not wait for them.
     pub(super) fn lose_diverted(&mut self, lost: Traffic) {
         self.received.add(lost);
         self.tally.dropped(DropReason::QueueFull, lost.packets);
@@ -185,7 +186,7 @@ impl Lane {
         }
     }
 
-    /// The part of a train that may pass; counts the rest by reason.
+    /// The part of a train that is admitted. The rest is counted by reason.
     fn admit<'a>(
         &mut self,
         received: &RecvInfo,
@@ -221,27 +222,30 @@ impl Lane {
         self.interfaces.is_empty() || ifindex.is_some_and(|index| self.interfaces.contains(&index))
     }
 
-    fn send(&mut self, trains: &[Train<'_>], copies: bool, workshop: &mut Workshop) {
-        let Workshop { outlet, staging } = workshop;
+    fn send(&mut self, trains: &[Train<'_>], copies: bool, context: &mut SendContext) {
+        let SendContext {
+            send_buffers,
+            staging,
+        } = context;
         match staging {
             Some(staging) => {
-                let joined = runs::join(trains, self.fan_out.smallest_limit(), staging);
-                self.fan_out.send(&joined, copies, outlet);
+                let joined = gso_train::join(trains, self.fan_out.smallest_limit(), staging);
+                self.fan_out.send(&joined, copies, send_buffers);
             }
             None if trains.iter().any(|train| train.segment.is_some()) => {
                 let single: Vec<_> = trains.iter().copied().flat_map(Train::cut).collect();
-                self.fan_out.send(&single, copies, outlet);
+                self.fan_out.send(&single, copies, send_buffers);
             }
-            None => self.fan_out.send(trains, copies, outlet),
+            None => self.fan_out.send(trains, copies, send_buffers),
         }
     }
 
-    /// The ingest socket's own count of what it lost.
+    /// The ingest socket's own count of drops.
     pub(super) fn socket_drops(&self) -> Option<u32> {
         sys::socket::drops(&self.socket).ok()
     }
 
-    /// Counts what the stack dropped since the last call: as [`Losses::take`].
+    /// Counts the stack's drops since the last call: see [`Losses::take`].
     pub(super) fn count_losses(
         &mut self,
         drops: Option<u32>,
@@ -255,7 +259,7 @@ impl Lane {
         self.received.packets += lost.bad_checksum + lost.queue_full;
     }
 
-    /// Everything counted up to now.
+    /// The counts so far.
     pub(super) fn counters(&self) -> StreamCounters {
         let subscribers = self.fan_out.tallies().map(|(slot, tally)| {
             let counters = SubscriberCounters {
@@ -276,7 +280,8 @@ impl Lane {
     }
 }
 
-/// A lone datagram comes with its own size as its segment: only a longer payload is several.
+/// The kernel reports a single datagram's own size as its segment size: only a longer payload has several
+/// segments.
 fn train<'a>(received: &RecvInfo, payload: &'a [u8]) -> Train<'a> {
     Train {
         payload,

@@ -1,11 +1,11 @@
-//! Frames that are cut, lie about their lengths, or are somebody else's.
+//! Frames that are truncated, have wrong lengths, or are for others.
 
 use packet::build::{Extension, other, tcp};
 
 use super::{Content, Ends, Fate, Item, numbered};
 use crate::common::relay_rig::{INGRESS_MAC, SENDER_MAC};
 
-/// The payload of a frame that is spoiled.
+/// Payload size of a frame that is then changed.
 const SIZE: usize = 108;
 
 pub(super) fn items(ends: Ends) -> Vec<Item> {
@@ -17,12 +17,12 @@ pub(super) fn items(ends: Ends) -> Vec<Item> {
     items
 }
 
-/// Where the network header's length is, and the UDP header.
+/// Offsets of the network header's length and of the UDP header.
 fn places(ends: Ends) -> (usize, usize) {
     if ends.is_v4() { (16, 34) } else { (18, 54) }
 }
 
-/// A datagram whose frame is then changed; the IPv4 header's checksum is made right again.
+/// A datagram whose frame is then changed. The checksum of the IPv4 header is corrected.
 fn spoiled(ends: Ends, number: u16, spoil: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut frame = ends.datagram(numbered(number, SIZE)).frame();
     spoil(&mut frame);
@@ -60,7 +60,7 @@ fn lengths(ends: Ends) -> Vec<Item> {
             frame[length..length + 2].copy_from_slice(&[0, 7]);
         }),
     ];
-    // What lies behind UDP's length inside the packet is no part of the datagram.
+    // Bytes of the packet behind UDP's length are not part of the datagram.
     let payload = numbered(601, SIZE);
     let mut frame = ends.datagram(payload.clone()).padding(6).frame();
     add(&mut frame, network, 6);
@@ -85,7 +85,7 @@ fn lengths(ends: Ends) -> Vec<Item> {
     items
 }
 
-/// Frames that end early; where the ports are still there, they tell whose it was.
+/// Truncated frames. If the ports are still there, the frame is counted for its stream.
 fn cut(ends: Ends) -> Vec<Item> {
     let (_, udp) = places(ends);
     let item = |end: usize, fate| {
@@ -139,7 +139,7 @@ fn headers(ends: Ends) -> Vec<Item> {
     items
 }
 
-/// What is for another port, machine or protocol.
+/// Frames for another port, machine or protocol.
 fn foreign(ends: Ends) -> Vec<Item> {
     let (own, beyond) = if ends.is_v4() {
         ("10.91.1.1:5004", "10.91.1.2:9999")
@@ -170,7 +170,7 @@ fn foreign(ends: Ends) -> Vec<Item> {
     ]
 }
 
-/// Senders whose address no packet comes from.
+/// Frames with source addresses that no packet may have.
 fn impostors(ends: Ends) -> Vec<Item> {
     let addresses: &[&str] = if ends.is_v4() {
         &[

@@ -1,17 +1,17 @@
-//! Joining datagrams that follow each other into trains, which `UDP_SEGMENT` sends in one go.
+//! Joins consecutive datagrams into trains that one `UDP_SEGMENT` call sends.
 
 use super::fan_out::Train;
 
-/// Segments of one train at most: the kernel's limit before 6.9.
+/// Maximum segments of a train: the kernel's limit before 6.9.
 const MAX_SEGMENTS: usize = 64;
-/// Bytes of one train at most, with room for any headers below 64 KiB.
+/// Maximum bytes of a train, with room for any headers below 64 KiB.
 const MAX_BYTES: usize = 65_000;
 
-/// Joins neighbours of equal size, TTL and TOS (the last of a run may be shorter) by copying them
-/// into `staging`. What cannot be joined stays as it is, in order.
+/// Joins consecutive datagrams of equal size, TTL and TOS by copying them into `staging`. The last one of a
+/// train may be shorter. Other datagrams stay as they are, in order.
 ///
-/// Datagrams above `limit` bytes are too big for some subscriber and travel alone: a train is
-/// refused as a whole, and must not take a shorter last one with it.
+/// Datagrams above `limit` bytes are too big for some subscriber and are not joined: a train is refused as a
+/// whole, and a shorter last datagram would be lost with it.
 pub(super) fn join<'a>(
     trains: &[Train<'a>],
     limit: usize,
@@ -46,7 +46,7 @@ pub(super) fn join<'a>(
     runs.iter().map(joined).collect()
 }
 
-/// A train as it is, or cut up where its datagrams are above the limit.
+/// A train as it is or, if its datagrams are above the limit, its datagrams one by one.
 fn fitting<'a>(train: Train<'a>, limit: usize) -> impl Iterator<Item = Train<'a>> {
     let too_big = train.segment.is_some_and(|size| usize::from(size) > limit);
     let whole = (!too_big).then_some(train);

@@ -1,28 +1,28 @@
-//! What a fast path can do with an egress device, and which way that sends a subscriber's copies.
+//! What a fast path can do with an egress device, and the path that a subscriber's copies take through it.
 
 use netdev::NextHop;
 use netdev::capability::PeerDelivery;
 
 use crate::plan::Subscriber;
 
-/// An egress device, as last seen.
+/// An egress device when it was last checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Exit {
-    /// Why the device cannot send what this fast path hands it; `None`: it can.
+pub(crate) struct EgressDevice {
+    /// Why the device cannot send for this fast path; `None` if it can.
     pub(crate) slow: Option<String>,
     /// Whether the last copy may go to a veth's other end directly; `None`: this fast path never
     /// does that.
     pub(crate) peer: Option<PeerDelivery>,
 }
 
-impl Exit {
+impl EgressDevice {
     /// Whether the last copy may go to this subscriber's end of the veth directly.
     pub(super) fn is_direct_to(&self, subscriber: &Subscriber) -> bool {
         matches!(self.obstacle(subscriber), Some(None))
     }
 
-    /// Which way the last copy goes and why; `None` where there is one way only.
-    pub(super) fn way_to(&self, subscriber: &Subscriber, settled: bool) -> Option<String> {
+    /// The path of the last copy, and the reason; `None` if there is only one path.
+    pub(super) fn path_to(&self, subscriber: &Subscriber, settled: bool) -> Option<String> {
         Some(match self.obstacle(subscriber)? {
             None if !settled => "through the device: it has just been taken over".to_owned(),
             None => "to the other end of its veth directly".to_owned(),
@@ -50,7 +50,7 @@ impl Exit {
         })
     }
 
-    /// Logs what has changed.
+    /// Logs changes.
     pub(super) fn log(&self, ifindex: u32, before: &Self) {
         match &self.slow {
             Some(reason) if before.slow != self.slow => {

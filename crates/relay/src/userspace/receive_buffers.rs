@@ -5,18 +5,18 @@ use std::net::UdpSocket;
 
 use sys::mmsg::{self, RecvBatch, RecvInfo};
 
-/// The largest superframe, and then some: with buffers a power of two apart, every datagram of a
-/// batch would fall into the same few cache sets.
+/// A little more than the largest superframe: with buffers a power of two apart, all datagrams of a batch
+/// would fall into the same few cache sets.
 const BUFFER: usize = 65_536 + 576;
 
 /// Received datagrams or superframes.
 #[derive(Debug)]
-pub(super) enum Intake {
+pub(super) enum ReceiveBuffers {
     One(Box<[u8]>, RecvInfo),
     Batch(RecvBatch),
 }
 
-impl Intake {
+impl ReceiveBuffers {
     pub(super) fn new(batch: usize) -> Self {
         if batch == 1 {
             Self::One(vec![0; BUFFER].into(), RecvInfo::default())
@@ -25,12 +25,12 @@ impl Intake {
         }
     }
 
-    /// Replaces the content; waits for one datagram, as long as the socket's timeout says.
+    /// Receives into the buffers. Waits for one datagram, up to the socket's timeout.
     pub(super) fn wait(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.receive(socket, 0, mmsg::WAIT_FOR_ONE)
     }
 
-    /// Replaces the content with what is there.
+    /// Receives the datagrams that are queued, without waiting.
     pub(super) fn poll(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.receive(socket, mmsg::DONT_WAIT, mmsg::DONT_WAIT)
     }
@@ -45,7 +45,7 @@ impl Intake {
         }
     }
 
-    /// Datagram `index` of the last call, which brought more than that.
+    /// Datagram `index` of the last call; none if it received fewer.
     pub(super) fn get(&self, index: usize) -> Option<(&RecvInfo, &[u8])> {
         match self {
             Self::One(buffer, received) => Some((received, &buffer[..received.len])),

@@ -1,4 +1,4 @@
-//! Who relays a stream now, switched by its tables, and which way its copies go.
+//! The forwarding path of a stream, as its tables set it, and the path of its copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use libbpf_rs::MapHandle;
 
 use super::super::skel::types;
 use super::super::{entries, grace, groups};
-use super::{Carried, Tables, carried};
-use crate::handover::{FastPath, Road};
+use super::{InstalledStream, Tables, installed};
+use crate::handover::{FastPath, ForwardingPath};
 use crate::plan::{StreamId, Subscriber, SubscriberId};
 
-/// Nothing is taken over before userspace has first said how far it is.
-const NEVER: u64 = u64::MAX;
+/// The program takes nothing over before userspace has published its count for the first time.
+const NOT_STARTED: u64 = u64::MAX;
 
 impl Tables {
     pub(super) fn start_handover(&self, stream: StreamId) -> Result<(), Error> {
-        self.maps.done.set(&stream.0, &NEVER)?;
+        self.maps.done.set(&stream.0, &NOT_STARTED)?;
         let divert = types::divert::default();
         Ok(self.maps.diverts.set(&stream.0, &divert)?)
     }
@@ -26,27 +26,33 @@ impl Tables {
         Ok(self.maps.diverts.get(&stream.0)?.unwrap_or_default())
     }
 
-    pub(super) fn road_of(&self, stream: StreamId, carried: &Carried) -> Result<Road, Error> {
-        Ok(match carried.road {
-            Road::Diverted if self.divert(stream)?.taken_over == 1 => Road::Fast,
-            road => road,
+    pub(super) fn current_path(
+        &self,
+        stream: StreamId,
+        installed: &InstalledStream,
+    ) -> Result<ForwardingPath, Error> {
+        Ok(match installed.path {
+            ForwardingPath::Diverted if self.divert(stream)?.taken_over == 1 => {
+                ForwardingPath::Fast
+            }
+            path => path,
         })
     }
 }
 
 impl FastPath for Tables {
-    fn road(&self, stream: StreamId) -> Result<Road, Error> {
+    fn forwarding_path(&self, stream: StreamId) -> Result<ForwardingPath, Error> {
         let state = self.state();
-        self.road_of(stream, carried(&state, stream)?)
+        self.current_path(stream, installed(&state, stream)?)
     }
 
     fn pass(&self, stream: StreamId) -> Result<(), Error> {
         let mut state = self.state();
-        let group = carried(&state, stream)?.group.index;
-        if let Some(carried) = state.streams.get_mut(&stream.0) {
-            let entry = entries::stream(&carried.plan, group, Road::Passing, false);
+        let group = installed(&state, stream)?.group.index;
+        if let Some(installed) = state.streams.get_mut(&stream.0) {
+            let entry = entries::stream(&installed.plan, group, ForwardingPath::Passing, false);
             self.maps.streams.set(&stream.0, &entry)?;
-            carried.road = Road::Passing;
+            installed.path = ForwardingPath::Passing;
         }
         grace()
     }
@@ -66,10 +72,10 @@ impl FastPath for Tables {
 
     fn userspace_only(&self, stream: StreamId) -> BTreeSet<SubscriberId> {
         let state = self.state();
-        let carried = state.streams.get(&stream.0);
-        let carried = carried.filter(|carried| carried.road != Road::Passing);
-        carried.map_or_else(BTreeSet::new, |carried| {
-            carried.userspace_only.keys().copied().collect()
+        let installed = state.streams.get(&stream.0);
+        let installed = installed.filter(|installed| installed.path != ForwardingPath::Passing);
+        installed.map_or_else(BTreeSet::new, |installed| {
+            installed.userspace_only.keys().copied().collect()
         })
     }
 
@@ -83,20 +89,21 @@ impl FastPath for Tables {
         if let Some(reason) = state.refused.get(&stream.0) {
             return Some(format!("userspace relays the stream: {reason}"));
         }
-        let carried = carried(&state, stream).ok()?;
-        if let Some(policy) = &carried.plan.policy {
+        let installed = installed(&state, stream).ok()?;
+        if let Some(policy) = &installed.plan.policy {
             return Some(format!("left to the kernel: {policy}"));
         }
-        let reason = carried.userspace_only.get(&subscriber)?.as_ref()?;
+        let reason = installed.userspace_only.get(&subscriber)?.as_ref()?;
         Some(format!("userspace sends to it: {reason}"))
     }
 
     fn unattached(&self, stream: StreamId) -> BTreeMap<u32, String> {
         let state = self.state();
-        let Some(carried) = state.streams.get(&stream.0) else {
+        let Some(installed) = state.streams.get(&stream.0) else {
             return BTreeMap::new();
         };
-        let of_stream = |(ifindex, _): &(&u32, &String)| carried.plan.interfaces.contains(ifindex);
+        let of_stream =
+            |(ifindex, _): &(&u32, &String)| installed.plan.interfaces.contains(ifindex);
         let unattached = state.unattached.iter().filter(of_stream);
         unattached
             .map(|(ifindex, reason)| (*ifindex, reason.clone()))
@@ -105,13 +112,13 @@ impl FastPath for Tables {
 
     fn last_copy(&self, stream: StreamId) -> Option<String> {
         let state = self.state();
-        let carried = carried(&state, stream).ok()?;
-        let exit = |subscriber: &Subscriber| state.devices.get(&groups::egress(subscriber)?);
-        let (last, exit) = (carried.plan.subscribers.iter())
-            .filter_map(|subscriber| Some((subscriber, exit(subscriber)?)))
-            .filter(|(_, exit)| exit.slow.is_none())
+        let installed = installed(&state, stream).ok()?;
+        let device = |subscriber: &Subscriber| state.devices.get(&groups::egress(subscriber)?);
+        let (last, device) = (installed.plan.subscribers.iter())
+            .filter_map(|subscriber| Some((subscriber, device(subscriber)?)))
+            .filter(|(_, device)| device.slow.is_none())
             .max_by_key(|(subscriber, _)| groups::egress(subscriber))?;
-        let way = exit.way_to(last, carried.is_settled())?;
-        Some(format!("{} {way}", last.destination))
+        let path = device.path_to(last, installed.is_settled())?;
+        Some(format!("{} {path}", last.destination))
     }
 }

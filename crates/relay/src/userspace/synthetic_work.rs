@@ -1,5 +1,5 @@
-//! What is done with each packet before it is forwarded, beyond forwarding: time that is spent, and
-//! parity that is made. Who gets packets is not its business.
+//! Synthetic work on each packet before it is forwarded: CPU time that is spent, and parity that is computed.
+//! It does not choose receivers.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use super::fan_out::Train;
 use super::fec::Encoder;
 use crate::plan::PerPacket;
 
-/// How long a worker may spend on packets before others may look at its lanes.
+/// How long a worker may process packets before others may lock its state.
 const STRIDE: Duration = Duration::from_millis(1);
 
 /// The work on one stream's packets.
 #[derive(Debug, Default)]
-pub(super) struct Labour {
+pub(super) struct SyntheticWork {
     spin: Duration,
     fec: Option<Encoder>,
 }
 
-/// A parity datagram, to be sent as the last packet of its group was.
+/// A parity datagram. It is sent with the TTL and TOS of the last packet of its group.
 #[derive(Debug)]
 pub(super) struct Parity {
     payload: Vec<u8>,
@@ -38,14 +38,14 @@ impl Parity {
     }
 }
 
-impl Labour {
+impl SyntheticWork {
     pub(super) fn new(work: &PerPacket) -> Self {
-        let mut labour = Self::default();
-        labour.update(work);
-        labour
+        let mut synthetic_work = Self::default();
+        synthetic_work.update(work);
+        synthetic_work
     }
 
-    /// Changes what is done; a group that is being collected goes on.
+    /// Changes the work. A group that is being collected is completed.
     pub(super) fn update(&mut self, work: &PerPacket) {
         self.spin = work.spin;
         if self.fec.as_ref().map(Encoder::group) != work.fec_group {
@@ -53,7 +53,7 @@ impl Labour {
         }
     }
 
-    /// Packets that can be worked on in one go.
+    /// Number of packets to process before others may lock the state.
     pub(super) fn stride(&self) -> usize {
         STRIDE
             .as_nanos()
@@ -63,8 +63,8 @@ impl Labour {
             })
     }
 
-    /// Does the work on these packets; returns the parity of the groups they complete.
-    pub(super) fn on(&mut self, trains: &[Train<'_>]) -> Vec<Parity> {
+    /// Does the work on these packets, and returns the parity of the groups that they complete.
+    pub(super) fn process(&mut self, trains: &[Train<'_>]) -> Vec<Parity> {
         if !self.spin.is_zero() {
             let packets: u64 = trains.iter().map(Train::packets).sum();
             spend(self.spin, packets);
@@ -84,7 +84,7 @@ impl Labour {
     }
 }
 
-/// Uses the CPU for `each` of the packets.
+/// Spends CPU time for each of the packets.
 fn spend(each: Duration, packets: u64) {
     let each = u64::try_from(each.as_nanos()).unwrap_or(u64::MAX);
     let until = monotonic_ns().saturating_add(each.saturating_mul(packets));
@@ -104,11 +104,12 @@ mod tests {
             fec_group: Some(4),
             ..PerPacket::default()
         };
-        let mut labour = Labour::new(&work);
-        assert!(labour.on(&[train(&[1; 50], None)]).is_empty());
-        // Seven packets of 100 bytes and one of 20 make, with the one before, two groups and one over.
-        labour.update(&work);
-        let parities = labour.on(&[train(&[2; 720], Some(100))]);
+        let mut synthetic_work = SyntheticWork::new(&work);
+        assert!(synthetic_work.process(&[train(&[1; 50], None)]).is_empty());
+        // Seven packets of 100 bytes and one of 20 complete two groups with the packet before, and leave one
+        // over.
+        synthetic_work.update(&work);
+        let parities = synthetic_work.process(&[train(&[2; 720], Some(100))]);
         assert_eq!(parities.len(), 2);
         let last = parities[1].train();
         assert_eq!((last.ttl, last.tos, last.packets()), (61, 0xb8, 1));
@@ -117,14 +118,18 @@ mod tests {
 
     #[test]
     fn work_takes_its_time_and_shortens_the_stride() {
-        let mut labour = Labour::new(&PerPacket {
+        let mut synthetic_work = SyntheticWork::new(&PerPacket {
             spin: Duration::from_micros(200),
             fec_group: None,
         });
-        assert_eq!(labour.stride(), 5);
+        assert_eq!(synthetic_work.stride(), 5);
         let before = monotonic_ns();
-        assert!(labour.on(&[train(&[0; 30], Some(10))]).is_empty());
+        assert!(
+            synthetic_work
+                .process(&[train(&[0; 30], Some(10))])
+                .is_empty()
+        );
         assert!(monotonic_ns() - before >= 600_000);
-        assert_eq!(Labour::default().stride(), usize::MAX);
+        assert_eq!(SyntheticWork::default().stride(), usize::MAX);
     }
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use packet::checksum;
-use packet::parse::{Fragment, Parsed, Verdict, parse};
-use packet::pcap::{Captured, ETHERNET, Reader};
+use packet::parse::{Fragment, PacketHeaders, Verdict, parse};
+use packet::pcap::{ETHERNET, OwnedFrame, Reader};
 use packet::protocol;
 use sys::mmsg::{self, Family, Outgoing};
 
@@ -82,7 +82,7 @@ pub(crate) fn run(load: &Load, replay: &Replay, stop: &AtomicBool) -> Result<Sen
     Ok(sent)
 }
 
-fn read(path: &Path) -> Result<Vec<Captured>, Error> {
+fn read(path: &Path) -> Result<Vec<OwnedFrame>, Error> {
     let name = path.display();
     let file = File::open(path).map_err(Error::io(format!("opening {name}")))?;
     Reader::new(file)
@@ -92,7 +92,7 @@ fn read(path: &Path) -> Result<Vec<Captured>, Error> {
 
 /// Selects the frames to send, and computes when each is due.
 fn prepare(
-    records: Vec<Captured>,
+    records: Vec<OwnedFrame>,
     timing: Timing,
     target: Option<(SocketAddr, [u8; 6])>,
     longest: usize,
@@ -143,7 +143,7 @@ fn since(first_ns: i64, time_ns: i64) -> u64 {
 
 /// Prepares a record for sending, or counts why it is skipped.
 fn check_record(
-    record: &mut Captured,
+    record: &mut OwnedFrame,
     target: Option<(SocketAddr, [u8; 6])>,
     longest: usize,
     skipped: &mut SkipCounts,
@@ -193,7 +193,7 @@ fn redirect(frame: &mut [u8], to: SocketAddr, mac: [u8; 6]) -> Result<(), Redire
     Ok(())
 }
 
-fn rewrite(frame: &mut [u8], parsed: &Parsed, to: SocketAddr) {
+fn rewrite(frame: &mut [u8], parsed: &PacketHeaders, to: SocketAddr) {
     let (from_ip, to_ip) = (octets(parsed.destination), octets(to.ip()));
     let address = parsed.l3 + if to.is_ipv4() { 16 } else { 24 };
     if to.is_ipv4() {
@@ -302,8 +302,8 @@ mod tests {
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-    fn record(timestamp_ns: i64, frame: Vec<u8>) -> Captured {
-        Captured {
+    fn record(timestamp_ns: i64, frame: Vec<u8>) -> OwnedFrame {
+        OwnedFrame {
             timestamp_ns,
             original_length: u32::try_from(frame.len()).unwrap(),
             link_type: ETHERNET,

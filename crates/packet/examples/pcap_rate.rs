@@ -29,46 +29,46 @@ fn main() {
 
 /// Frames, and their bytes.
 #[derive(Default)]
-struct Seen(u64, u64);
+struct FrameCount(u64, u64);
 
-impl Seen {
+impl FrameCount {
     fn add(&mut self, frame: Frame<'_>) {
         self.0 += 1;
         self.1 += frame.bytes.len() as u64;
     }
 }
 
-fn frames<R: Read>(mut reader: Reader<R>, seen: &mut Seen) -> Result<(), Error> {
+fn frames<R: Read>(mut reader: Reader<R>, count: &mut FrameCount) -> Result<(), Error> {
     while let Some(frame) = reader.read()? {
-        seen.add(frame);
+        count.add(frame);
     }
     Ok(())
 }
 
-fn blocks<R: Read>(mut reader: Reader<R>, seen: &mut Seen) -> Result<(), Error> {
+fn blocks<R: Read>(mut reader: Reader<R>, count: &mut FrameCount) -> Result<(), Error> {
     let mut block = Block::new();
     while reader.read_block(&mut block)? {
-        block.frames().for_each(|frame| seen.add(frame));
+        block.frames().for_each(|frame| count.add(frame));
     }
     Ok(())
 }
 
-fn owned<R: Read>(reader: Reader<R>, seen: &mut Seen) -> Result<(), Error> {
+fn owned<R: Read>(reader: Reader<R>, count: &mut FrameCount) -> Result<(), Error> {
     for captured in reader {
-        seen.add(captured?.as_frame());
+        count.add(captured?.as_frame());
     }
     Ok(())
 }
 
-type Way<R> = fn(Reader<R>, &mut Seen) -> Result<(), Error>;
+type ReadMethod<R> = fn(Reader<R>, &mut FrameCount) -> Result<(), Error>;
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for the terminal")]
-fn measure<R: Read>(name: &str, input: R, way: Way<R>) {
-    let mut seen = Seen::default();
+fn measure<R: Read>(name: &str, input: R, method: ReadMethod<R>) {
+    let mut count = FrameCount::default();
     let start = Instant::now();
-    let end = Reader::new(input).and_then(|reader| way(reader, &mut seen));
+    let end = Reader::new(input).and_then(|reader| method(reader, &mut count));
     let seconds = start.elapsed().as_secs_f64();
-    let Seen(count, bytes) = seen;
+    let FrameCount(count, bytes) = count;
     println!(
         "{name}: {count} frames of {bytes} bytes in {seconds:.3} s: {:.2} M frames/s, {:.2} GB/s",
         count as f64 / seconds / 1e6,

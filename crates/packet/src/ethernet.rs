@@ -1,6 +1,6 @@
 //! Ethernet frames and VLAN tags (IEEE 802.1Q, 802.1ad).
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::bytes::{array, put, slice, u16_at};
 use crate::ethertype;
 
@@ -17,9 +17,9 @@ pub type Address = [u8; 6];
 pub struct Frame<T>(T);
 
 impl<T: AsRef<[u8]>> Frame<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         match buffer.as_ref().len() {
-            0..HEADER => Err(Malformed::TruncatedEthernet),
+            0..HEADER => Err(ParseError::TruncatedEthernet),
             _ => Ok(Self(buffer)),
         }
     }
@@ -52,14 +52,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
     }
 }
 
-/// What follows a tag's EtherType.
+/// A VLAN tag, from after its EtherType.
 #[derive(Clone, Copy, Debug)]
-pub struct Tag<T>(T);
+pub struct VlanTag<T>(T);
 
-impl<T: AsRef<[u8]>> Tag<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+impl<T: AsRef<[u8]>> VlanTag<T> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         match buffer.as_ref().len() {
-            0..TAG => Err(Malformed::TruncatedVlan),
+            0..TAG => Err(ParseError::TruncatedVlan),
             _ => Ok(Self(buffer)),
         }
     }

@@ -1,6 +1,6 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443), whose first eight bytes are alike.
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::bytes::{array, slice, u8_at, u16_at};
 
 /// Bytes of the header.
@@ -11,9 +11,9 @@ pub const HEADER: usize = 8;
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         match buffer.as_ref().len() {
-            0..HEADER => Err(Malformed::TruncatedTransport),
+            0..HEADER => Err(ParseError::TruncatedTransport),
             _ => Ok(Self(buffer)),
         }
     }

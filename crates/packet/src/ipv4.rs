@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::bytes::{array, put, slice, slice_mut, u8_at, u16_at};
 use crate::checksum;
 
@@ -14,21 +14,21 @@ pub const HEADER: usize = 20;
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         let length = buffer.as_ref().len();
         if length < HEADER {
-            return Err(Malformed::TruncatedIp);
+            return Err(ParseError::TruncatedIp);
         }
         let packet = Self(buffer);
         if u8_at(packet.0.as_ref(), 0) >> 4 != 4 {
-            return Err(Malformed::BadVersion);
+            return Err(ParseError::BadVersion);
         }
         let header = packet.header_len();
         if header < HEADER {
-            return Err(Malformed::BadHeaderLength);
+            return Err(ParseError::BadHeaderLength);
         }
         if packet.total_len() < header || packet.total_len() > length {
-            return Err(Malformed::BadTotalLength);
+            return Err(ParseError::BadTotalLength);
         }
         Ok(packet)
     }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::bytes::{array, put, slice, slice_mut, u8_at, u16_at, u32_at};
 use crate::parse::Fragment;
 use crate::protocol;
@@ -16,9 +16,9 @@ pub const MAX_EXTENSIONS: u8 = 6;
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<T>(T);
 
-/// What the chain of extension headers leads to.
+/// The upper layer at the end of the chain of extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Upper {
+pub struct UpperLayer {
     /// The transport's protocol number; another extension header's after [`MAX_EXTENSIONS`].
     pub protocol: u8,
     /// Where it starts, from the first byte of the fixed header.
@@ -29,17 +29,17 @@ pub struct Upper {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         let length = buffer.as_ref().len();
         if length < HEADER {
-            return Err(Malformed::TruncatedIp);
+            return Err(ParseError::TruncatedIp);
         }
         let packet = Self(buffer);
         if u8_at(packet.0.as_ref(), 0) >> 4 != 6 {
-            return Err(Malformed::BadVersion);
+            return Err(ParseError::BadVersion);
         }
         if packet.total_len() > length {
-            return Err(Malformed::BadTotalLength);
+            return Err(ParseError::BadTotalLength);
         }
         Ok(packet)
     }
@@ -85,8 +85,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 
     /// Walks the extension headers, up to a later fragment's data or [`MAX_EXTENSIONS`].
-    pub fn upper(&self) -> Result<Upper, Malformed> {
-        let mut upper = Upper {
+    pub fn upper(&self) -> Result<UpperLayer, ParseError> {
+        let mut upper = UpperLayer {
             protocol: self.next_header(),
             offset: HEADER,
             extensions: 0,
@@ -101,10 +101,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(upper)
     }
 
-    fn pass_extension(&self, upper: &mut Upper) -> Result<(), Malformed> {
+    fn pass_extension(&self, upper: &mut UpperLayer) -> Result<(), ParseError> {
         let header = slice(self.0.as_ref(), upper.offset, self.total_len());
         if header.len() < 8 {
-            return Err(Malformed::TruncatedExtension);
+            return Err(ParseError::TruncatedExtension);
         }
         let length = usize::from(u8_at(header, 1));
         let size = match upper.protocol {
@@ -113,7 +113,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             _ => (length + 1) * 8,
         };
         if size > header.len() {
-            return Err(Malformed::TruncatedExtension);
+            return Err(ParseError::TruncatedExtension);
         }
         if upper.protocol == protocol::FRAGMENT {
             let field = u16_at(header, 2);

@@ -17,10 +17,10 @@ pub mod rtp;
 pub mod tcp;
 pub mod udp;
 
-/// Why bytes are not the header they should be. The numbers are parse.h's verdicts.
+/// Why a frame cannot be parsed. The numbers are parse.h's verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u8)]
-pub enum Malformed {
+pub enum ParseError {
     #[error("shorter than an Ethernet header")]
     TruncatedEthernet = 16,
     #[error("VLAN tag cut off")]

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::{Malformed, ethernet, ethertype, icmp, ipv4, ipv6, protocol, tcp, udp};
+use crate::{ParseError, ethernet, ethertype, icmp, ipv4, ipv6, protocol, tcp, udp};
 
 /// VLAN tags read before a frame is given up.
 pub const MAX_TAGS: usize = 2;
@@ -43,9 +43,9 @@ pub enum Family {
     V6,
 }
 
-/// What the headers say. Offsets count from the frame's start; what was not reached is zero.
+/// The headers of a packet. Offsets count from the frame's start; fields that were not reached are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parsed {
+pub struct PacketHeaders {
     pub verdict: Verdict,
     pub source: IpAddr,
     pub destination: IpAddr,
@@ -76,8 +76,8 @@ pub struct Parsed {
 }
 
 /// Parses a whole frame.
-pub fn parse(frame: &[u8]) -> Result<Parsed, Malformed> {
-    let mut parsed = Parsed::default();
+pub fn parse(frame: &[u8]) -> Result<PacketHeaders, ParseError> {
+    let mut parsed = PacketHeaders::default();
     parsed.read_ethernet(frame)?;
     if ethernet::is_tag(parsed.ethertype) {
         parsed.verdict = Verdict::TooManyTags;
@@ -108,7 +108,7 @@ pub fn parse(frame: &[u8]) -> Result<Parsed, Malformed> {
     Ok(parsed)
 }
 
-impl Default for Parsed {
+impl Default for PacketHeaders {
     fn default() -> Self {
         Self {
             verdict: Verdict::default(),
@@ -137,15 +137,15 @@ impl Default for Parsed {
     }
 }
 
-impl Parsed {
-    fn read_ethernet(&mut self, frame: &[u8]) -> Result<(), Malformed> {
+impl PacketHeaders {
+    fn read_ethernet(&mut self, frame: &[u8]) -> Result<(), ParseError> {
         self.ethertype = ethernet::Frame::new_checked(frame)?.ethertype();
         self.l3 = ethernet::HEADER;
         for tci in &mut self.vlan_tci {
             if !ethernet::is_tag(self.ethertype) {
                 break;
             }
-            let tag = ethernet::Tag::new_checked(&frame[self.l3..])?;
+            let tag = ethernet::VlanTag::new_checked(&frame[self.l3..])?;
             *tci = tag.control();
             self.vlan_tags += 1;
             self.ethertype = tag.ethertype();
@@ -154,7 +154,7 @@ impl Parsed {
         Ok(())
     }
 
-    fn read_ipv4(&mut self, packet: &[u8]) -> Result<(), Malformed> {
+    fn read_ipv4(&mut self, packet: &[u8]) -> Result<(), ParseError> {
         let ip = ipv4::Packet::new_checked(packet)?;
         self.family = Some(Family::V4);
         self.source = ip.source().into();
@@ -172,7 +172,7 @@ impl Parsed {
         Ok(())
     }
 
-    fn read_ipv6(&mut self, packet: &[u8]) -> Result<(), Malformed> {
+    fn read_ipv6(&mut self, packet: &[u8]) -> Result<(), ParseError> {
         let ip = ipv6::Packet::new_checked(packet)?;
         self.family = Some(Family::V6);
         self.source = ip.source().into();
@@ -191,7 +191,7 @@ impl Parsed {
         Ok(())
     }
 
-    fn read_transport(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn read_transport(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
         let icmp = match self.family {
             Some(Family::V6) => protocol::ICMPV6,
             _ => protocol::ICMP,
@@ -208,7 +208,7 @@ impl Parsed {
         }
     }
 
-    fn read_udp(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn read_udp(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
         let udp = match self.fragment {
             Fragment::First => udp::Packet::new_fragment(bytes)?,
             _ => udp::Packet::new_checked(bytes)?,
@@ -220,7 +220,7 @@ impl Parsed {
         Ok(())
     }
 
-    fn read_tcp(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn read_tcp(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
         let tcp = tcp::Packet::new_checked(bytes)?;
         self.source_port = tcp.source_port();
         self.destination_port = tcp.destination_port();
@@ -229,7 +229,7 @@ impl Parsed {
         Ok(())
     }
 
-    fn read_icmp(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn read_icmp(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
         let icmp = icmp::Packet::new_checked(bytes)?;
         self.icmp_type = icmp.kind();
         self.icmp_code = icmp.code();

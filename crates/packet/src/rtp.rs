@@ -7,7 +7,7 @@ pub const HEADER: usize = 12;
 
 /// Why a payload is not RTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotRtp {
+pub enum RtpError {
     #[error("shorter than an RTP header")]
     Truncated,
     #[error("RTP version is not 2")]
@@ -25,25 +25,25 @@ pub enum NotRtp {
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, NotRtp> {
+    pub fn new_checked(buffer: T) -> Result<Self, RtpError> {
         let length = buffer.as_ref().len();
         if length < HEADER {
-            return Err(NotRtp::Truncated);
+            return Err(RtpError::Truncated);
         }
         let packet = Self(buffer);
         if packet.version() != 2 {
-            return Err(NotRtp::Version);
+            return Err(RtpError::Version);
         }
         let sources = packet.sources_end();
         if sources > length {
-            return Err(NotRtp::Sources);
+            return Err(RtpError::Sources);
         }
         if packet.has_extension() && (sources + 4 > length || packet.header_len() > length) {
-            return Err(NotRtp::Extension);
+            return Err(RtpError::Extension);
         }
         let room = length - packet.header_len();
         if packet.has_padding() && !(1..=room).contains(&packet.padding_len()) {
-            return Err(NotRtp::Padding);
+            return Err(RtpError::Padding);
         }
         Ok(packet)
     }
@@ -182,14 +182,14 @@ mod tests {
     #[test]
     fn lengths_that_lie_are_refused() {
         let refused = |bytes: &[u8]| Packet::new_checked(bytes).unwrap_err();
-        assert_eq!(refused(&FULL[..11]), NotRtp::Truncated);
-        assert_eq!(refused(&[0; 12]), NotRtp::Version);
-        assert_eq!(refused(&FULL[..19]), NotRtp::Sources);
-        assert_eq!(refused(&FULL[..27]), NotRtp::Extension);
+        assert_eq!(refused(&FULL[..11]), RtpError::Truncated);
+        assert_eq!(refused(&[0; 12]), RtpError::Version);
+        assert_eq!(refused(&FULL[..19]), RtpError::Sources);
+        assert_eq!(refused(&FULL[..27]), RtpError::Extension);
         let mut padded = FULL;
         padded[32] = 6;
-        assert_eq!(refused(&padded), NotRtp::Padding);
+        assert_eq!(refused(&padded), RtpError::Padding);
         padded[32] = 0;
-        assert_eq!(refused(&padded), NotRtp::Padding);
+        assert_eq!(refused(&padded), RtpError::Padding);
     }
 }

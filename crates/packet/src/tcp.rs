@@ -1,6 +1,6 @@
 //! TCP (RFC 9293).
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::bytes::{slice, u8_at, u16_at, u32_at};
 
 /// Bytes of a header without options.
@@ -11,14 +11,14 @@ pub const HEADER: usize = 20;
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         let length = buffer.as_ref().len();
         if length < HEADER {
-            return Err(Malformed::TruncatedTransport);
+            return Err(ParseError::TruncatedTransport);
         }
         let packet = Self(buffer);
         if packet.header_len() < HEADER || packet.header_len() > length {
-            return Err(Malformed::BadDataOffset);
+            return Err(ParseError::BadDataOffset);
         }
         Ok(packet)
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::Malformed;
+use crate::ParseError;
 use crate::bytes::{put, slice, slice_mut, u16_at};
 use crate::checksum;
 
@@ -14,23 +14,23 @@ pub const HEADER: usize = 8;
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    pub fn new_checked(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_checked(buffer: T) -> Result<Self, ParseError> {
         let length = buffer.as_ref().len();
         let packet = Self::new_fragment(buffer)?;
         if packet.len() > length {
-            return Err(Malformed::BadUdpLength);
+            return Err(ParseError::BadUdpLength);
         }
         Ok(packet)
     }
 
     /// The first fragment of a datagram, whose length is the whole datagram's.
-    pub fn new_fragment(buffer: T) -> Result<Self, Malformed> {
+    pub fn new_fragment(buffer: T) -> Result<Self, ParseError> {
         if buffer.as_ref().len() < HEADER {
-            return Err(Malformed::TruncatedTransport);
+            return Err(ParseError::TruncatedTransport);
         }
         let packet = Self(buffer);
         if packet.len() < HEADER {
-            return Err(Malformed::BadUdpLength);
+            return Err(ParseError::BadUdpLength);
         }
         Ok(packet)
     }

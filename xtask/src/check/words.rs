@@ -33,6 +33,7 @@ const FOLDERS: &[&str] = &[
     "crates/netdev/",
     "crates/onnx-protocol/",
     "crates/onnx/",
+    "crates/packet/",
     "crates/prefix/",
     "crates/probes/",
     "crates/process/",

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapFlags, Object, Program, ProgramInput};
 use packet::build::{self, Builder, Checksum, Extension};
-use packet::parse::{Family, Parsed, parse};
+use packet::parse::{Family, PacketHeaders, parse};
 use packet::{checksum, ethertype, ipv4, pcap, udp};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -160,7 +160,7 @@ fn kinds() -> Vec<Builder> {
 }
 
 /// `struct packet` as parse.h lays it out.
-fn as_struct(parsed: &Parsed) -> Vec<u8> {
+fn as_struct(parsed: &PacketHeaders) -> Vec<u8> {
     let address = |address: IpAddr| match (parsed.family, address) {
         (None, _) => [0; 16],
         (_, IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use features::dissect::{Fragment, Packet, Tunnels, dissect};
 use features::filter::{Fate, Rules, Selection};
-use packet::pcap::{Captured, Reader};
+use packet::pcap::{OwnedFrame, Reader};
 use sys::require::{Class, corpus, skip};
 
 use crate::expressions::{Grammar, Random, ends};
@@ -35,7 +35,7 @@ fn tcpdump_keeps_the_same_packets() {
         let Ok(reader) = Reader::new(File::open(&path).unwrap()) else {
             continue;
         };
-        let frames: Vec<Captured> = reader.map(Result::unwrap).collect();
+        let frames: Vec<OwnedFrame> = reader.map(Result::unwrap).collect();
         if tcpdump(&path, "ip or ip6").is_none() {
             continue;
         }
@@ -63,7 +63,7 @@ struct Counts {
     kept: u64,
 }
 
-fn compare(path: &Path, frames: &[Captured], expression: &str, counts: &mut Counts) {
+fn compare(path: &Path, frames: &[OwnedFrame], expression: &str, counts: &mut Counts) {
     let rules = Rules {
         filter: Some(expression.to_owned()),
         ..Rules::default()
@@ -99,7 +99,7 @@ fn is_plain(packet: &Packet<'_>) -> bool {
 }
 
 /// The frames that tcpdump keeps; none where it cannot read the capture.
-fn tcpdump(path: &Path, expression: &str) -> Option<Vec<Captured>> {
+fn tcpdump(path: &Path, expression: &str) -> Option<Vec<OwnedFrame>> {
     // Not optimised: there libpcap 1.10.3 loses a branch now and then, as the last host of `(src port 1 or
     // host A or B) and dst net C or host A or 0.0.0.0`.
     let out = Command::new("tcpdump")

@@ -4,7 +4,7 @@ use features::counters::Refused;
 use features::flow::{Contents, Flow, Table};
 use features::kernel::{Clock, FlowPlane, REFUSALS, Settings};
 use features::{Options, PacketReader};
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::strategy::ValueTree;
@@ -22,7 +22,7 @@ fn options() -> Options {
 
 /// Both dissectors on these frames, a microsecond apart: the same rows, the same refusals.
 fn compare(what: &str, frames: Vec<(Vec<u8>, u32)>) {
-    let frames: Vec<Captured> = (1..)
+    let frames: Vec<OwnedFrame> = (1..)
         .zip(frames)
         .filter(|(_, (bytes, _))| bytes.len() >= SHORTEST)
         .map(|(time, (bytes, on_wire))| captured(time * 1000, bytes, on_wire))
@@ -36,7 +36,7 @@ fn compare(what: &str, frames: Vec<(Vec<u8>, u32)>) {
     }
 }
 
-fn compare_some(hook: Hook, what: &str, frames: &[Captured]) {
+fn compare_some(hook: Hook, what: &str, frames: &[OwnedFrame]) {
     let options = options();
     let mut reader = PacketReader::new(&options);
     let mut table = Table::new(options.timers, options.limits);
@@ -88,7 +88,7 @@ fn refused(reader: &PacketReader) -> [u64; 5] {
 }
 
 /// Shows the frame that only one of both has a row of.
-fn explain(frames: &[Captured], expected: &[Flow], found: &[Flow]) {
+fn explain(frames: &[OwnedFrame], expected: &[Flow], found: &[Flow]) {
     for captured in frames {
         let time = captured.timestamp_ns;
         let of = |flows: &[Flow]| {

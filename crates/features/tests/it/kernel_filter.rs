@@ -7,7 +7,7 @@ use features::filter::{Rate, Rules, Selection, Tier, Unit};
 use features::flow::{Flow, Table};
 use features::kernel::{Clock, PacketPlane, Settings};
 use features::{Options, PacketReader};
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use crate::expressions::{Grammar, Random, ends, network};
 use crate::kernel::frames::{conversation, kinds};
@@ -28,7 +28,7 @@ fn settings(rules: Rules) -> Settings {
 
 /// Runs these frames under rules in both, first to last: every packet has the same fate. How many were
 /// kept.
-fn compare(rules: &Rules, frames: &[Captured]) -> u64 {
+fn compare(rules: &Rules, frames: &[OwnedFrame]) -> u64 {
     let settings = settings(rules.clone());
     let mut reader = PacketReader::new(&settings.options);
     let (plane, mut rings) = PacketPlane::load(&settings).unwrap();
@@ -50,7 +50,7 @@ fn compare(rules: &Rules, frames: &[Captured]) -> u64 {
 }
 
 /// One of every kind, conversations, and fragments.
-fn samples() -> Vec<Captured> {
+fn samples() -> Vec<OwnedFrame> {
     let kinds = (1..).zip(kinds()).map(|(time, frame)| {
         let length = u32::try_from(frame.len()).unwrap();
         captured(time * 1000, frame, length)

@@ -6,7 +6,7 @@ use features::flow::{End, Flow, Gaps, Limits, Table, Timers};
 use features::kernel::{Account, Clock, FlowPlane, Settings};
 use features::{Extractor, Options, PacketReader};
 use packet::build;
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use crate::kernel::frames::{at, conversation};
 use crate::kernel::{Hook, assert_same_rows, captured, captures, frames, load, run, run_at_tc};
@@ -25,7 +25,7 @@ fn settings(options: Options) -> Settings {
 
 /// The flows of these frames by userspace; none is swept out, so that the last of each key are
 /// stopped.
-fn expected(options: &Options, frames: &[Captured]) -> Vec<Flow> {
+fn expected(options: &Options, frames: &[OwnedFrame]) -> Vec<Flow> {
     let mut reader = PacketReader::new(options);
     let mut table = Table::new(options.timers, options.limits);
     let mut flows = Vec::new();
@@ -40,7 +40,7 @@ fn expected(options: &Options, frames: &[Captured]) -> Vec<Flow> {
 }
 
 /// The flows of these frames by the kernel, and that every frame is accounted for.
-fn found(hook: Hook, options: &Options, frames: &[Captured]) -> Vec<Flow> {
+fn found(hook: Hook, options: &Options, frames: &[OwnedFrame]) -> Vec<Flow> {
     let mut plane = hook.load(&settings(options.clone()));
     let mut flows = Vec::new();
     for captured in frames {
@@ -91,7 +91,7 @@ fn every_outside_capture_gives_the_same_rows() {
 
 /// The extractor's own rows. When its sweep comes decides whether the last flow of a key is stopped
 /// or has ended before, so the reason is made the same: what is in the row is.
-fn extracted(options: &Options, frames: &[Captured]) -> Vec<Flow> {
+fn extracted(options: &Options, frames: &[OwnedFrame]) -> Vec<Flow> {
     let mut flows = Vec::new();
     let mut extractor = Extractor::new(options, |flow| flows.push(*flow));
     for captured in frames {
@@ -103,7 +103,7 @@ fn extracted(options: &Options, frames: &[Captured]) -> Vec<Flow> {
 }
 
 /// The kernel's rows with sweeps as often as the extractor's, and a last one that takes out all.
-fn swept(hook: Hook, options: &Options, frames: &[Captured]) -> Vec<Flow> {
+fn swept(hook: Hook, options: &Options, frames: &[OwnedFrame]) -> Vec<Flow> {
     let mut plane = hook.load(&settings(options.clone()));
     let mut flows = Vec::new();
     let mut export = |flow: Box<Flow>| flows.push(*flow);
@@ -192,7 +192,7 @@ fn sweeps_take_out_what_is_due_and_nothing_else() {
 }
 
 /// A packet of a flow of its own.
-fn single(port: u64, time_ns: i64) -> Captured {
+fn single(port: u64, time_ns: i64) -> OwnedFrame {
     let frame = build::udp(at(&format!("192.0.2.1:{port}")), at("192.0.2.2:53"))
         .payload([1; 20])
         .frame();

@@ -9,7 +9,7 @@ use features::flow::{Flow, Table};
 use features::kernel::{Clock, PacketPlane, PacketRings, Settings, Wakeup};
 use features::{Options, PacketReader};
 use packet::build;
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use crate::kernel::frames::{conversation, kinds};
 use crate::kernel::{SHORTEST, assert_same_rows, captured, captures, frames, pin, run};
@@ -31,7 +31,7 @@ fn load_for_one(settings: &Settings) -> (PacketPlane, PacketRings) {
 }
 
 /// The packets of these frames by both, and the flows that they make; all without loss.
-fn compare(what: &str, options: &Options, frames: &[Captured]) {
+fn compare(what: &str, options: &Options, frames: &[OwnedFrame]) {
     let mut reader = PacketReader::new(options);
     let mut expected = Table::new(options.timers, options.limits);
     let mut expected_flows = Vec::new();
@@ -73,7 +73,7 @@ fn every_kind_of_frame_is_recorded_alike() {
     if !sys::require::root() {
         return;
     }
-    let frames: Vec<Captured> = (1..)
+    let frames: Vec<OwnedFrame> = (1..)
         .zip(kinds())
         .map(|(time, frame)| {
             let length = u32::try_from(frame.len()).unwrap();
@@ -153,7 +153,7 @@ fn a_sleeping_reader_is_woken_at_half_a_ring_or_for_each_record() {
 }
 
 /// Whether one of these frames has woken a reader.
-fn woken(plane: &PacketPlane, rings: &PacketRings, frames: &[Captured]) -> bool {
+fn woken(plane: &PacketPlane, rings: &PacketRings, frames: &[OwnedFrame]) -> bool {
     thread::scope(|scope| {
         scope.spawn(|| {
             pin();
@@ -220,7 +220,7 @@ fn readers_share_packets_by_their_flows() {
 }
 
 /// A datagram, a first and a later fragment in each direction of so many flows.
-fn both_ways(flows: u16) -> Vec<Captured> {
+fn both_ways(flows: u16) -> Vec<OwnedFrame> {
     let mut frames = Vec::new();
     for flow in 0..flows {
         let ends = [

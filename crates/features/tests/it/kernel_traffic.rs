@@ -10,7 +10,7 @@ use features::flow::{End, Flow, Table};
 use features::kernel::{Clock, FlowPlane, PacketPlane, Settings, Verdict};
 use netdev::XdpMode;
 use packet::build;
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use crate::kernel::frames::{at, conversation};
 use crate::kernel::wire::Wire;
@@ -38,7 +38,7 @@ fn live(options: Options) -> Settings {
 }
 
 /// Frames of a conversation in which time goes on evenly.
-fn even(packets: usize) -> Vec<Captured> {
+fn even(packets: usize) -> Vec<OwnedFrame> {
     let mut frames = conversation(5, packets);
     for (time, frame) in (1..).zip(&mut frames) {
         frame.timestamp_ns = time * 1000;

@@ -12,13 +12,13 @@ use features::kernel::Wakeup;
 use features::live::{Direction, Features, Plan, datapaths};
 use features::sink::Nowhere;
 use features::{Options, PacketReader, schema};
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use crate::kernel::frames::conversation;
 use crate::kernel::wire::Wire;
 
 /// What came of these frames on a datapath under these rules.
-fn capture(datapath: &dyn Datapath<Features>, rules: &Rules, frames: &[Captured]) -> Counters {
+fn capture(datapath: &dyn Datapath<Features>, rules: &Rules, frames: &[OwnedFrame]) -> Counters {
     let wire = Wire::new();
     let plan = Plan {
         interface: "eth0".to_owned(),

@@ -9,7 +9,7 @@ use features::pcap::{Progress, Run, Summary};
 use features::recording::{Recorded, Recording};
 use features::sink::{Error, Mode, Nowhere, Series};
 use features::{Options, schema};
-use packet::pcap::{Captured, Reader, Writer};
+use packet::pcap::{OwnedFrame, Reader, Writer};
 
 use crate::common::disk::mount_disk;
 use crate::common::json_rows;
@@ -47,7 +47,7 @@ fn record(
 }
 
 /// Every frame of a file, which must be readable to its end.
-fn frames(path: &Path) -> Vec<Captured> {
+fn frames(path: &Path) -> Vec<OwnedFrame> {
     let reader = Reader::new(File::open(path).unwrap()).unwrap();
     reader.map(|frame| frame.unwrap()).collect()
 }
@@ -98,7 +98,7 @@ fn frames_that_were_cut_off_keep_their_length() {
     assert_eq!(frames(&path), frames_of(&capture));
 }
 
-fn frames_of(capture: &[u8]) -> Vec<Captured> {
+fn frames_of(capture: &[u8]) -> Vec<OwnedFrame> {
     Reader::new(capture)
         .unwrap()
         .map(|frame| frame.unwrap())

@@ -1,7 +1,7 @@
 //! Classic pcap and its variants: one header, then a record header before each frame.
 
 use super::block::Record;
-use super::{Fault, LONGEST, Layout, Order, Step, TOO_LONG};
+use super::{Fault, Layout, MAX_FRAME_LEN, Order, Step, TOO_LONG};
 
 /// What the magic number says.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,8 @@ impl Layout for Header {
             return Ok(Step::Wait(header));
         }
         let word = |index: usize| self.kind.order.u32_at(bytes, index * 4);
-        let (length, original_length) = self.lengths.told_apart(word(2), word(3));
-        if length > LONGEST {
+        let (length, original_length) = self.lengths.captured_and_original(word(2), word(3));
+        if length > MAX_FRAME_LEN {
             return Err(TOO_LONG);
         }
         let size = header + length as usize;
@@ -112,7 +112,7 @@ impl Lengths {
 
     /// A record's captured and original length.
     #[inline]
-    fn told_apart(self, first: u32, second: u32) -> (u32, u32) {
+    fn captured_and_original(self, first: u32, second: u32) -> (u32, u32) {
         match self {
             Self::Captured => (first, second),
             Self::Original => (second, first),

@@ -10,15 +10,15 @@ use super::source::read_uninterrupted;
 /// The first bytes of a member of a file.
 pub(super) const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Compressed bytes held at once; more than any header has.
-const HELD: usize = 128 << 10;
+/// Size of the input buffer, which holds more than any header has.
+const INPUT_LEN: usize = 128 << 10;
 
 /// Unpacks all members of a file, and skips zeros that pad it.
 #[derive(Debug)]
 pub(super) struct Gzip<R> {
     input: R,
     /// Compressed bytes are those from `at` to `end`.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     at: usize,
     end: usize,
     part: Part,
@@ -45,11 +45,11 @@ enum Step {
 impl<R: Read> Gzip<R> {
     /// Continues a file whose first bytes have been read.
     pub(super) fn new(start: &[u8], input: R) -> Self {
-        let mut held = vec![0; HELD];
-        held[..start.len()].copy_from_slice(start);
+        let mut buffer = vec![0; INPUT_LEN];
+        buffer[..start.len()].copy_from_slice(start);
         Self {
             input,
-            held,
+            buffer,
             at: 0,
             end: start.len(),
             part: Part::Header,
@@ -90,7 +90,7 @@ impl<R: Read> Gzip<R> {
 
     fn body(&mut self, into: &mut [u8]) -> io::Result<Step> {
         let before = (self.inflate.total_in(), self.inflate.total_out());
-        let packed = &self.held[self.at..self.end];
+        let packed = &self.buffer[self.at..self.end];
         let status = self.inflate.decompress(packed, into, FlushDecompress::None);
         let used = distance(before.0, self.inflate.total_in());
         let came = distance(before.1, self.inflate.total_out());
@@ -121,18 +121,18 @@ impl<R: Read> Gzip<R> {
     }
 
     fn packed(&self) -> &[u8] {
-        &self.held[self.at..self.end]
+        &self.buffer[self.at..self.end]
     }
 
     /// Reads more compressed bytes; `false` at the end.
     fn refill(&mut self) -> io::Result<bool> {
-        self.held.copy_within(self.at..self.end, 0);
+        self.buffer.copy_within(self.at..self.end, 0);
         self.end -= self.at;
         self.at = 0;
-        if self.end == HELD {
+        if self.end == INPUT_LEN {
             return Err(damaged("a gzip header of impossible length"));
         }
-        let came = read_uninterrupted(&mut self.input, &mut self.held[self.end..])?;
+        let came = read_uninterrupted(&mut self.input, &mut self.buffer[self.end..])?;
         self.end += came;
         Ok(came > 0)
     }

@@ -21,8 +21,8 @@ pub use write::{NANOSECOND_MAGIC, Writer, record};
 
 /// The link type of Ethernet frames.
 pub const ETHERNET: u32 = 1;
-/// No frame is longer; a length beyond it is a broken file, not a request for memory.
-const LONGEST: u32 = 1 << 20;
+/// The longest frame. A greater length means that the file is damaged, and requests no memory.
+const MAX_FRAME_LEN: u32 = 1 << 20;
 
 /// Opens a capture file, or standard input for `-`.
 ///
@@ -56,7 +56,7 @@ pub struct Frame<'a> {
 
 /// A captured frame that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
+pub struct OwnedFrame {
     /// As in [`Frame`].
     pub timestamp_ns: i64,
     /// As in [`Frame`].
@@ -67,7 +67,7 @@ pub struct Captured {
     pub frame: Vec<u8>,
 }
 
-impl Captured {
+impl OwnedFrame {
     /// The frame, borrowed.
     pub fn as_frame(&self) -> Frame<'_> {
         Frame {
@@ -79,7 +79,7 @@ impl Captured {
     }
 }
 
-impl From<Frame<'_>> for Captured {
+impl From<Frame<'_>> for OwnedFrame {
     fn from(frame: Frame<'_>) -> Self {
         Self {
             timestamp_ns: frame.timestamp_ns,

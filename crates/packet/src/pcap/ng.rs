@@ -1,7 +1,7 @@
 //! pcapng: blocks in sections; of them only interfaces and packets are read, others are skipped.
 
 use super::block::Record;
-use super::{Fault, LONGEST, Layout, Order, Step, TOO_LONG};
+use super::{Fault, Layout, MAX_FRAME_LEN, Order, Step, TOO_LONG};
 
 /// The type of a section header block, the same in either byte order.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -16,10 +16,10 @@ const ENHANCED_PACKET: u32 = 6;
 const TIMESTAMP_RESOLUTION: u16 = 9;
 const TIMESTAMP_OFFSET: u16 = 14;
 
-/// Blocks that are read are held whole: a frame, and as much again for its options.
-const LONGEST_BLOCK: usize = 2 * LONGEST as usize;
-/// A section with more interfaces is there to fill memory.
-const MOST_INTERFACES: usize = 1 << 16;
+/// Maximum size of a block that is read as a whole: a frame, and as much again for its options.
+const MAX_BLOCK_LEN: usize = 2 * MAX_FRAME_LEN as usize;
+/// Maximum number of interfaces in a section: more would fill memory.
+const MAX_INTERFACES: usize = 1 << 16;
 
 const CONTRADICTS: Fault = "a packet block that contradicts itself";
 
@@ -40,13 +40,13 @@ struct Interface {
 /// How time stamps become nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    unit: Unit,
+    resolution: Resolution,
     offset_ns: i128,
 }
 
-/// One unit of a time stamp.
+/// The resolution of a time stamp.
 #[derive(Clone, Copy, Debug)]
-enum Unit {
+enum Resolution {
     Nanoseconds(u64),
     /// So many of them are a nanosecond.
     PerNanosecond(u64),
@@ -109,7 +109,7 @@ impl Section {
         if body.len() < 8 {
             return Err("an interface block that is too short");
         }
-        if self.interfaces.len() == MOST_INTERFACES {
+        if self.interfaces.len() == MAX_INTERFACES {
             return Err("more interfaces than any machine has");
         }
         self.interfaces.push(Interface {
@@ -124,7 +124,7 @@ impl Section {
     /// none.
     fn clock(&self, mut options: &[u8]) -> Clock {
         let mut clock = Clock {
-            unit: Unit::Nanoseconds(1000),
+            resolution: Resolution::Nanoseconds(1000),
             offset_ns: 0,
         };
         while options.len() >= 4 {
@@ -132,7 +132,7 @@ impl Section {
             let value = options.get(4..4 + length).unwrap_or(&[]);
             match (self.order.u16_at(options, 0), value) {
                 (0, _) => break,
-                (TIMESTAMP_RESOLUTION, [value]) => clock.unit = Unit::of(*value),
+                (TIMESTAMP_RESOLUTION, [value]) => clock.resolution = Resolution::of(*value),
                 (TIMESTAMP_OFFSET, [_, _, _, _, _, _, _, _]) => {
                     clock.offset_ns = i128::from(self.order.i64_at(value, 0)) * 1_000_000_000;
                 }
@@ -208,7 +208,7 @@ impl Layout for Section {
         ) {
             return Ok(Step::Skip(length));
         }
-        if length > LONGEST_BLOCK {
+        if length > MAX_BLOCK_LEN {
             return Err(TOO_LONG);
         }
         if bytes.len() < length {
@@ -231,7 +231,7 @@ impl Layout for Section {
 /// A length that fits into what follows.
 #[inline]
 fn within(length: u32, bytes: &[u8]) -> Result<u32, Fault> {
-    if length > LONGEST {
+    if length > MAX_FRAME_LEN {
         return Err(TOO_LONG);
     }
     if length as usize > bytes.len() {
@@ -243,10 +243,10 @@ fn within(length: u32, bytes: &[u8]) -> Result<u32, Fault> {
 impl Clock {
     #[inline]
     fn nanoseconds(self, units: u64) -> i64 {
-        let units_ns = match self.unit {
-            Unit::Nanoseconds(each) => i128::from(units) * i128::from(each),
-            Unit::PerNanosecond(count) => i128::from(units / count),
-            Unit::Halved(times) => (i128::from(units) * 1_000_000_000) >> times,
+        let units_ns = match self.resolution {
+            Resolution::Nanoseconds(each) => i128::from(units) * i128::from(each),
+            Resolution::PerNanosecond(count) => i128::from(units / count),
+            Resolution::Halved(times) => (i128::from(units) * 1_000_000_000) >> times,
         };
         let time = units_ns + self.offset_ns;
         let limit = if time < 0 { i64::MIN } else { i64::MAX };
@@ -254,7 +254,7 @@ impl Clock {
     }
 }
 
-impl Unit {
+impl Resolution {
     /// The option's value: a power of ten, or of two when the highest bit is set.
     fn of(value: u8) -> Self {
         let power = u32::from(value & 0x7f);

@@ -8,13 +8,14 @@ use std::mem;
 
 use super::block::{Block, Record};
 use super::source::{self, Source};
-use super::{Captured, Error, Fault, Frame, Layout, Step, classic, ng};
+use super::{Error, Fault, Frame, Layout, OwnedFrame, Step, classic, ng};
 
-/// Bytes asked for at once, at first; it doubles while as many come, so that neither a small file
-/// nor a pipe takes much memory.
-const LEAST: usize = 16 << 10;
-/// Some thousand frames, so that neither a system call nor a hand-over to another thread counts.
-const MOST: usize = 1 << 20;
+/// Size of the first read. It doubles while reads are full, so that neither a small file nor a pipe takes
+/// much memory.
+const MIN_READ: usize = 16 << 10;
+/// Maximum size of a read: some thousand frames, so that system calls and hand-overs to other threads do not
+/// matter.
+const MAX_READ: usize = 1 << 20;
 
 /// Frames in file order, from anything that can be read: it needs no `BufReader`, and hands out
 /// every frame that a slow pipe has delivered before it waits for more. gzip is unpacked on the
@@ -76,7 +77,7 @@ impl<R: Read> Reader<R> {
             rest,
             ahead: Block::new(),
             next: 0,
-            ask: LEAST,
+            ask: MIN_READ,
             progress,
         })
     }
@@ -153,7 +154,7 @@ impl<R: Read> Reader<R> {
             .fill(wanted.max(self.ask), |space| self.source.read(space))
             .map_err(|cause| source::failed(cause, progress.packets, progress.offset))?;
         if block.is_full() {
-            self.ask = MOST.min(2 * self.ask);
+            self.ask = MAX_READ.min(2 * self.ask);
         }
         match (came, progress.skip, block.read()) {
             (0, 0, []) => Ok(false),
@@ -164,11 +165,11 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Captured, Error>;
+    type Item = Result<OwnedFrame, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read()
-            .map(|frame| frame.map(Captured::from))
+            .map(|frame| frame.map(OwnedFrame::from))
             .transpose()
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use packet::build::{self, Checksum, Extension};
 use packet::parse::{Family, Fragment, Verdict, parse};
-use packet::{Malformed, checksum, ethertype, ipv4, ipv6, udp};
+use packet::{ParseError, checksum, ethertype, ipv4, ipv6, udp};
 
 fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address")
@@ -115,13 +115,13 @@ fn lengths_that_lie_are_malformed() {
         frame[at] = byte;
         parse(&frame).unwrap_err()
     };
-    assert_eq!(broken(14, 0x65), Malformed::BadVersion);
-    assert_eq!(broken(14, 0x44), Malformed::BadHeaderLength);
-    assert_eq!(broken(17, 19), Malformed::BadTotalLength);
-    assert_eq!(broken(17, 37), Malformed::BadTotalLength);
-    assert_eq!(broken(39, 7), Malformed::BadUdpLength);
-    assert_eq!(broken(39, 17), Malformed::BadUdpLength);
-    assert_eq!(parse(&good[..13]), Err(Malformed::TruncatedEthernet));
+    assert_eq!(broken(14, 0x65), ParseError::BadVersion);
+    assert_eq!(broken(14, 0x44), ParseError::BadHeaderLength);
+    assert_eq!(broken(17, 19), ParseError::BadTotalLength);
+    assert_eq!(broken(17, 37), ParseError::BadTotalLength);
+    assert_eq!(broken(39, 7), ParseError::BadUdpLength);
+    assert_eq!(broken(39, 17), ParseError::BadUdpLength);
+    assert_eq!(parse(&good[..13]), Err(ParseError::TruncatedEthernet));
 }
 
 #[test]

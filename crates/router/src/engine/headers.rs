@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use acl::{Key4, Key6};
-use packet::parse::{Family, Fragment, Parsed, Verdict as Reached, parse};
+use packet::parse::{Family, Fragment, PacketHeaders, Verdict as Reached, parse};
 use packet::{ethernet, ethertype, ipv4, ipv6, protocol, tcp, udp};
 
 use super::{Answers, Counters, Decision, Function, Verdict};
@@ -346,7 +346,7 @@ fn parsed(frame: &[u8]) -> Result<FrameKey, KeyError> {
 }
 
 /// Rules know ports of more protocols than are parsed: those of the others lie where UDP's do.
-fn ports(parsed: &Parsed, frame: &[u8]) -> Result<(u16, u16), KeyError> {
+fn ports(parsed: &PacketHeaders, frame: &[u8]) -> Result<(u16, u16), KeyError> {
     const DCCP: u8 = 33;
     const SCTP: u8 = 132;
     const UDPLITE: u8 = 136;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use features::{PacketReader, Sender};
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 /// A generator: no test here needs to find a smaller case.
 pub(crate) struct Random(u64);
@@ -27,7 +27,7 @@ impl Random {
 }
 
 /// The endpoints of these frames' packets.
-pub(crate) fn ends(frames: &[Captured]) -> Vec<SocketAddr> {
+pub(crate) fn ends(frames: &[OwnedFrame]) -> Vec<SocketAddr> {
     let mut reader = PacketReader::default();
     let mut ends = Vec::new();
     for frame in frames {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use packet::build::{self, Builder, Extension};
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 use packet::{ethertype, protocol};
 
 use super::captured;
@@ -182,7 +182,7 @@ impl Random {
 }
 
 /// Packets of a few flows that begin, pause, end, and begin again; the clock goes back at times.
-pub(crate) fn conversation(seed: u64, packets: usize) -> Vec<Captured> {
+pub(crate) fn conversation(seed: u64, packets: usize) -> Vec<OwnedFrame> {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let mut time_ns = 1_700_000_000 * SECOND;
     let flags = [

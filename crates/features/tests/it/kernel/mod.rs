@@ -15,7 +15,7 @@ use features::kernel::{FlowPlane, Settings};
 use features::schema;
 use features::{Options, PacketReader};
 use libbpf_rs::libbpf_sys;
-use packet::pcap::{self, Captured};
+use packet::pcap::{self, OwnedFrame};
 
 /// `struct metadata` of bpf/frame.h.
 const METADATA: u32 = 24;
@@ -43,7 +43,7 @@ impl Hook {
         }
     }
 
-    pub(crate) fn run(self, program: BorrowedFd<'_>, captured: &Captured) -> u32 {
+    pub(crate) fn run(self, program: BorrowedFd<'_>, captured: &OwnedFrame) -> u32 {
         match self {
             Self::Xdp => run(program, captured),
             Self::Tc => run_at_tc(program, captured, 0),
@@ -51,7 +51,7 @@ impl Hook {
     }
 
     /// Frames that can be run here: of longer ones as much as fits.
-    pub(crate) fn fit(self, frames: &mut Vec<Captured>) {
+    pub(crate) fn fit(self, frames: &mut Vec<OwnedFrame>) {
         frames.retain(|captured| captured.frame.len() >= SHORTEST);
         if self == Self::Tc {
             frames.retain(|captured| runs_at_tc(&captured.frame));
@@ -86,24 +86,24 @@ pub(crate) fn pin() {
 }
 
 /// Runs an XDP program on a frame with its time and wire length in front; the verdict.
-pub(crate) fn run(program: BorrowedFd<'_>, captured: &Captured) -> u32 {
+pub(crate) fn run(program: BorrowedFd<'_>, captured: &OwnedFrame) -> u32 {
     run_for_frame(program, captured).0
 }
 
 /// The same, and the frame as the program has left it.
-pub(crate) fn run_for_frame(program: BorrowedFd<'_>, captured: &Captured) -> (u32, Vec<u8>) {
+pub(crate) fn run_for_frame(program: BorrowedFd<'_>, captured: &OwnedFrame) -> (u32, Vec<u8>) {
     run_with(program, captured, 1, 0)
 }
 
 /// Runs an XDP program so often on this CPU, on frames that go where it sends them.
-pub(crate) fn run_live(program: BorrowedFd<'_>, captured: &Captured, times: i32) {
+pub(crate) fn run_live(program: BorrowedFd<'_>, captured: &OwnedFrame, times: i32) {
     let live = libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
     run_with(program, captured, times, live);
 }
 
 fn run_with(
     program: BorrowedFd<'_>,
-    captured: &Captured,
+    captured: &OwnedFrame,
     repeat: i32,
     flags: u32,
 ) -> (u32, Vec<u8>) {
@@ -145,14 +145,14 @@ fn run_with(
 
 /// Runs a tc program on a frame with its time and wire length beside it, and how many segments it
 /// stands for; the verdict.
-pub(crate) fn run_at_tc(program: BorrowedFd<'_>, captured: &Captured, segments: u32) -> u32 {
+pub(crate) fn run_at_tc(program: BorrowedFd<'_>, captured: &OwnedFrame, segments: u32) -> u32 {
     run_at_tc_for_mark(program, captured, segments).0
 }
 
 /// The same, and the mark that the program has left.
 pub(crate) fn run_at_tc_for_mark(
     program: BorrowedFd<'_>,
-    captured: &Captured,
+    captured: &OwnedFrame,
     segments: u32,
 ) -> (u32, u32) {
     let mut context = [0_u8; 192];
@@ -184,8 +184,8 @@ pub(crate) fn run_at_tc_for_mark(
 }
 
 /// An Ethernet frame, captured at this time.
-pub(crate) fn captured(timestamp_ns: i64, frame: Vec<u8>, original_length: u32) -> Captured {
-    Captured {
+pub(crate) fn captured(timestamp_ns: i64, frame: Vec<u8>, original_length: u32) -> OwnedFrame {
+    OwnedFrame {
         timestamp_ns,
         original_length,
         link_type: pcap::ETHERNET,
@@ -194,7 +194,7 @@ pub(crate) fn captured(timestamp_ns: i64, frame: Vec<u8>, original_length: u32) 
 }
 
 /// Every frame of a capture, as Ethernet.
-pub(crate) fn frames(path: &Path) -> Vec<Captured> {
+pub(crate) fn frames(path: &Path) -> Vec<OwnedFrame> {
     let reader = pcap::Reader::new(File::open(path).unwrap()).unwrap();
     reader.map(Result::unwrap).map(as_ethernet).collect()
 }
@@ -213,7 +213,7 @@ pub(crate) fn captures() -> Option<Vec<PathBuf>> {
 
 /// The frame with an Ethernet header in place of its own, where that is another: a device that runs
 /// XDP has no other.
-fn as_ethernet(mut captured: Captured) -> Captured {
+fn as_ethernet(mut captured: OwnedFrame) -> OwnedFrame {
     /// What precedes the IP header, and whether BSD, Linux or nobody made it.
     const OTHERS: [(u32, usize); 8] = [
         (0, 4),
@@ -281,7 +281,7 @@ pub(crate) fn columns(flows: &[Flow]) -> Vec<(String, ArrayRef)> {
 }
 
 /// The flows that userspace makes of frames.
-pub(crate) fn expected(options: &Options, frames: &[Captured]) -> Vec<Flow> {
+pub(crate) fn expected(options: &Options, frames: &[OwnedFrame]) -> Vec<Flow> {
     let mut reader = PacketReader::new(options);
     let mut table = Table::new(options.timers, options.limits);
     let mut flows = Vec::new();

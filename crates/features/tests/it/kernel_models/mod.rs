@@ -13,7 +13,7 @@ use features::model::{Action, Model};
 use features::{Key, Options, PacketReader};
 use made::{MANY, ONE, WIDE, always, batch, compiled, model};
 use packet::build::{self, Builder};
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use crate::kernel;
 use crate::kernel::frames::{at, conversation};
@@ -36,7 +36,7 @@ fn classes(model: &Model, flows: &[Flow]) -> Vec<usize> {
 }
 
 /// The flows of these frames after their packet of this number: which packet it was, and the flow.
-fn at_packet(number: u32, frames: &[Captured]) -> Vec<(usize, Flow)> {
+fn at_packet(number: u32, frames: &[OwnedFrame]) -> Vec<(usize, Flow)> {
     let mut options = Options::default();
     options.limits.early_packets = Some(number.into());
     let mut reader = PacketReader::new(&options);
@@ -55,7 +55,7 @@ fn at_packet(number: u32, frames: &[Captured]) -> Vec<(usize, Flow)> {
 }
 
 /// Which frames userspace would drop, and what it would count.
-fn expected(model: &Model, frames: &[Captured]) -> (Vec<bool>, Answers) {
+fn expected(model: &Model, frames: &[OwnedFrame]) -> (Vec<bool>, Answers) {
     let mut answers = Answers::default();
     let mut asked: HashMap<(usize, u32), usize> = HashMap::new();
     for number in model.packets.first..=model.packets.last {
@@ -117,7 +117,7 @@ fn plane(hook: Hook) -> FlowPlane {
 }
 
 /// The kernel does the same with every frame, in XDP and at tc; what it counts.
-fn assert_same(what: &str, model: &Model, frames: &[Captured]) -> Answers {
+fn assert_same(what: &str, model: &Model, frames: &[OwnedFrame]) -> Answers {
     let image = Image::of(model).unwrap();
     let mut counted = Answers::default();
     for hook in [Hook::Xdp, Hook::Tc] {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use packet::build::{self, Builder, Extension};
-use packet::pcap::{Captured, ETHERNET};
+use packet::pcap::{ETHERNET, OwnedFrame};
 
 use features::dissect::Tunnels;
 
@@ -11,7 +11,7 @@ use features::dissect::Tunnels;
 pub(crate) struct Case {
     /// If NFStream's rows differ, the difference's heading in the documentation.
     pub(crate) name: &'static str,
-    pub(crate) frames: Vec<Captured>,
+    pub(crate) frames: Vec<OwnedFrame>,
     /// Ours; NFStream opens those it knows.
     pub(crate) tunnels: Tunnels,
     pub(crate) expected: Expected,
@@ -49,9 +49,9 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// A frame of Ethernet at this many microseconds into the capture.
-pub(crate) fn at(time_us: u64, frame: Vec<u8>) -> Captured {
+pub(crate) fn at(time_us: u64, frame: Vec<u8>) -> OwnedFrame {
     let original_length = u32::try_from(frame.len()).unwrap();
-    Captured {
+    OwnedFrame {
         timestamp_ns: (1_700_000_000_000_000 + time_us.cast_signed()) * 1000,
         original_length,
         link_type: ETHERNET,
@@ -60,7 +60,7 @@ pub(crate) fn at(time_us: u64, frame: Vec<u8>) -> Captured {
 }
 
 /// The first bytes of a frame.
-pub(crate) fn cut(mut captured: Captured, length: usize) -> Captured {
+pub(crate) fn cut(mut captured: OwnedFrame, length: usize) -> OwnedFrame {
     captured.frame.truncate(length);
     captured
 }

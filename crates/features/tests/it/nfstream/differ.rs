@@ -2,7 +2,7 @@
 
 use features::dissect::Tunnels;
 use packet::build::Extension;
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use super::captures::{
     ACK, Case, Difference, Expected, at, behind, cut, fragment, network, other, tcp, udp,
@@ -92,7 +92,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn case(
     name: &'static str,
-    frames: Vec<Captured>,
+    frames: Vec<OwnedFrame>,
     packets: [u64; 2],
     flows: usize,
     columns: &'static [&'static str],
@@ -116,7 +116,7 @@ fn inner(case: Case) -> Case {
     }
 }
 
-fn later_v4() -> Vec<Captured> {
+fn later_v4() -> Vec<OwnedFrame> {
     let later = other("10.0.0.1", "10.0.0.2", 17, &[7; 18]);
     vec![
         at(0, udp(A, B).fragment(0, true).frame()),
@@ -124,7 +124,7 @@ fn later_v4() -> Vec<Captured> {
     ]
 }
 
-fn later_v6() -> Vec<Captured> {
+fn later_v6() -> Vec<OwnedFrame> {
     let later = other("fd00::1", "fd00::2", 17, &[7; 18]);
     vec![
         at(0, udp(A6, B6).extension(fragment(0, true)).frame()),
@@ -133,31 +133,31 @@ fn later_v6() -> Vec<Captured> {
 }
 
 /// The second flow's packet is older than the first's.
-fn clock_back() -> Vec<Captured> {
+fn clock_back() -> Vec<OwnedFrame> {
     vec![
         at(100_000, udp(A, C).frame()),
         at(50_000, udp(A, B).frame()),
     ]
 }
 
-fn after_2038() -> Vec<Captured> {
+fn after_2038() -> Vec<OwnedFrame> {
     const SECONDS: i64 = 1 << 31;
     let frame = at(0, udp(A, B).frame());
-    vec![Captured {
+    vec![OwnedFrame {
         timestamp_ns: SECONDS * 1_000_000_000,
         ..frame
     }]
 }
 
-fn cut_v6() -> Vec<Captured> {
+fn cut_v6() -> Vec<OwnedFrame> {
     vec![cut(at(0, udp(A6, B6).frame()), 70)]
 }
 
-fn cut_udp() -> Vec<Captured> {
+fn cut_udp() -> Vec<OwnedFrame> {
     vec![cut(at(0, udp(A, B).frame()), 40)]
 }
 
-fn tags() -> Vec<Captured> {
+fn tags() -> Vec<OwnedFrame> {
     vec![
         at(0, udp(A, B).vlan(5).vlan(6).frame()),
         at(1000, udp(A, B).tag(0x88a8, 5).vlan(6).frame()),
@@ -165,7 +165,7 @@ fn tags() -> Vec<Captured> {
     ]
 }
 
-fn ports() -> Vec<Captured> {
+fn ports() -> Vec<OwnedFrame> {
     let payload = [[3, 232, 7, 208], [0; 4], [0; 4], [0; 4]].concat();
     let frames = [132, 33, 136].map(|protocol| {
         let frame = other("10.0.0.1", "10.0.0.2", protocol, &payload).frame();
@@ -174,75 +174,75 @@ fn ports() -> Vec<Captured> {
     frames.to_vec()
 }
 
-fn authentication() -> Vec<Captured> {
+fn authentication() -> Vec<OwnedFrame> {
     let header = Extension::Authentication(2);
     vec![at(0, udp(A6, B6).extension(header).frame())]
 }
 
-fn no_next_header() -> Vec<Captured> {
+fn no_next_header() -> Vec<OwnedFrame> {
     vec![at(0, other("fd00::1", "fd00::2", 59, &[1; 16]).frame())]
 }
 
 /// It names UDP as what follows; the standard says that nothing does.
-fn mobility() -> Vec<Captured> {
+fn mobility() -> Vec<OwnedFrame> {
     let payload = [&[17, 0, 0, 0, 0, 0, 0, 0][..], &[1; 16]].concat();
     vec![at(0, other("fd00::1", "fd00::2", 135, &payload).frame())]
 }
 
 /// What a device that joins segments hands over.
-fn long() -> Vec<Captured> {
+fn long() -> Vec<OwnedFrame> {
     let frame = cut(at(0, tcp(A, B, ACK).payload([1; 900]).frame()), 96);
-    vec![Captured {
+    vec![OwnedFrame {
         original_length: 70_000,
         ..frame
     }]
 }
 
-fn no_length() -> Vec<Captured> {
+fn no_length() -> Vec<OwnedFrame> {
     let mut frame = tcp(A, B, ACK).payload([1; 900]).frame();
     frame[16..18].fill(0);
     vec![at(0, frame)]
 }
 
-fn same_bits() -> Vec<Captured> {
+fn same_bits() -> Vec<OwnedFrame> {
     let v4 = udp("1.2.3.4:7", "5.6.7.8:9").payload([0; 40]);
     let v6 = udp("[102:304::]:7", "[506:708::]:9").payload([0; 20]);
     vec![at(0, v4.frame()), at(0, v6.frame())]
 }
 
-fn short_header() -> Vec<Captured> {
+fn short_header() -> Vec<OwnedFrame> {
     let mut frame = other("10.0.0.1", "10.0.0.2", 89, &[1; 24]).frame();
     frame[14] = 0x44;
     vec![at(0, frame)]
 }
 
 /// IPv4 under IPv6's EtherType.
-fn other_version() -> Vec<Captured> {
+fn other_version() -> Vec<OwnedFrame> {
     vec![at(0, behind(0x86dd, &[], &udp(A, B).frame()))]
 }
 
-fn no_extension() -> Vec<Captured> {
+fn no_extension() -> Vec<OwnedFrame> {
     vec![at(0, other("fd00::1", "fd00::2", 60, &[]).frame())]
 }
 
 /// The IP header leaves the UDP header half of its length.
-fn no_room() -> Vec<Captured> {
+fn no_room() -> Vec<OwnedFrame> {
     let mut frame = udp(A, B).frame();
     frame[17] = 24;
     vec![at(0, frame)]
 }
 
-fn ip_in_ip() -> Vec<Captured> {
+fn ip_in_ip() -> Vec<OwnedFrame> {
     let inside = network(&udp(A, B).frame());
     vec![at(0, other("1.1.1.1", "2.2.2.2", 4, &inside).frame())]
 }
 
-fn gre() -> Vec<Captured> {
+fn gre() -> Vec<OwnedFrame> {
     let inside = [&[0, 0, 8, 0][..], &network(&udp(A, B).frame())].concat();
     vec![at(0, other("1.1.1.1", "2.2.2.2", 47, &inside).frame())]
 }
 
-fn gtp() -> Vec<Captured> {
+fn gtp() -> Vec<OwnedFrame> {
     let inside = network(&udp(A, B).frame());
     let header = [0x30, 0xff, 0, 38, 0, 0, 0, 99];
     let packet = udp("1.1.1.1:2152", "2.2.2.2:2152").payload([&header[..], &inside].concat());
@@ -250,7 +250,7 @@ fn gtp() -> Vec<Captured> {
 }
 
 /// To the port of CAPWAP, and not CAPWAP.
-fn capwap() -> Vec<Captured> {
+fn capwap() -> Vec<OwnedFrame> {
     let header = [0, 0x10, 2, 0, 0, 0, 0, 0];
     let payload = [&header[..], &udp(A, B).frame()].concat();
     vec![at(
@@ -273,7 +273,7 @@ fn links() -> [Case; 5] {
 /// A packet behind this link header, which one of the two reads.
 fn link(link_type: u32, header: &[u8], packets: [u64; 2]) -> Case {
     let frame = [header, &network(&udp(A, B).frame())].concat();
-    let frame = Captured {
+    let frame = OwnedFrame {
         link_type,
         ..at(0, frame)
     };

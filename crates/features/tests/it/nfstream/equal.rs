@@ -2,7 +2,7 @@
 
 use features::dissect::Tunnels;
 use packet::build::Extension;
-use packet::pcap::Captured;
+use packet::pcap::OwnedFrame;
 
 use super::captures::{
     ACK, CWR, Case, ECE, Expected, FIN, PSH, RST, SYN, URG, at, behind, cut, echo, fragment,
@@ -60,7 +60,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-fn case(name: &'static str, frames: Vec<Captured>) -> Case {
+fn case(name: &'static str, frames: Vec<OwnedFrame>) -> Case {
     Case {
         name,
         frames,
@@ -70,7 +70,7 @@ fn case(name: &'static str, frames: Vec<Captured>) -> Case {
 }
 
 /// A packet there and one back.
-fn both_ways(frame: impl Fn(&str, &str) -> Vec<u8>) -> Vec<Captured> {
+fn both_ways(frame: impl Fn(&str, &str) -> Vec<u8>) -> Vec<OwnedFrame> {
     vec![
         at(0, frame(A, B)),
         at(1500, frame(B, A)),
@@ -86,7 +86,7 @@ fn at_port(socket: &str, port: u16) -> String {
     format!("{}:{port}", host(socket))
 }
 
-fn conversation() -> Vec<Captured> {
+fn conversation() -> Vec<OwnedFrame> {
     vec![
         at(0, tcp(A, B, SYN).frame()),
         at(10_600, tcp(B, A, SYN | ACK).frame()),
@@ -99,7 +99,7 @@ fn conversation() -> Vec<Captured> {
     ]
 }
 
-fn flags() -> Vec<Captured> {
+fn flags() -> Vec<OwnedFrame> {
     let flags = [FIN, SYN, RST, PSH, ACK, URG, ECE, CWR, 0xff, 0];
     let frames = (0..).zip(flags).map(|(number, flag)| {
         let (source, destination) = if number % 3 == 0 { (B, A) } else { (A, B) };
@@ -108,7 +108,7 @@ fn flags() -> Vec<Captured> {
     frames.collect()
 }
 
-fn reopened() -> Vec<Captured> {
+fn reopened() -> Vec<OwnedFrame> {
     let flags = [SYN, FIN | ACK, RST, SYN];
     let frames = (0..).zip(flags).map(|(number, flag)| {
         let again = at(number * 30 * SECOND, tcp(A, B, flag).frame());
@@ -120,7 +120,7 @@ fn reopened() -> Vec<Captured> {
     frames.flatten().collect()
 }
 
-fn answer() -> Vec<Captured> {
+fn answer() -> Vec<OwnedFrame> {
     let macs = ([2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8]);
     vec![
         at(0, tcp(B, A, SYN | ACK).macs(macs.0, macs.1).frame()),
@@ -129,7 +129,7 @@ fn answer() -> Vec<Captured> {
     ]
 }
 
-fn v6() -> Vec<Captured> {
+fn v6() -> Vec<OwnedFrame> {
     vec![
         at(0, udp(A6, B6).frame()),
         at(1000, udp(B6, A6).frame()),
@@ -140,7 +140,7 @@ fn v6() -> Vec<Captured> {
 }
 
 /// IGMP, ESP, OSPF, and GRE, which is not looked into.
-fn protocols() -> Vec<Captured> {
+fn protocols() -> Vec<OwnedFrame> {
     let gre = [&[0, 0, 8, 0][..], &network(&udp(A, B).frame())].concat();
     let frame = |time, protocol, payload: &[u8]| {
         at(
@@ -156,7 +156,7 @@ fn protocols() -> Vec<Captured> {
     ]
 }
 
-fn tags() -> Vec<Captured> {
+fn tags() -> Vec<OwnedFrame> {
     let plain = udp(A, B).frame();
     vec![
         at(0, udp(A, B).vlan(5).frame()),
@@ -177,7 +177,7 @@ fn tags() -> Vec<Captured> {
     ]
 }
 
-fn padding() -> Vec<Captured> {
+fn padding() -> Vec<OwnedFrame> {
     vec![
         at(0, tcp(A, B, SYN).padding(6).frame()),
         at(1000, tcp(A, B, ACK).padding(10).frame()),
@@ -185,7 +185,7 @@ fn padding() -> Vec<Captured> {
     ]
 }
 
-fn first_fragments() -> Vec<Captured> {
+fn first_fragments() -> Vec<OwnedFrame> {
     vec![
         at(0, udp(A, B).fragment(0, true).frame()),
         at(1000, tcp(A, B, ACK).fragment(0, true).frame()),
@@ -194,7 +194,7 @@ fn first_fragments() -> Vec<Captured> {
     ]
 }
 
-fn extensions() -> Vec<Captured> {
+fn extensions() -> Vec<OwnedFrame> {
     let chain = [
         Extension::HopByHop(0),
         Extension::DestinationOptions(1),
@@ -212,7 +212,7 @@ fn extensions() -> Vec<Captured> {
     frames
 }
 
-fn cut_off() -> Vec<Captured> {
+fn cut_off() -> Vec<OwnedFrame> {
     let long = |time| at(time, tcp(A, B, PSH | ACK).payload([1; 900]).frame());
     let datagram = |time| at(time, udp(A, B).payload([1; 900]).frame());
     vec![
@@ -224,7 +224,7 @@ fn cut_off() -> Vec<Captured> {
     ]
 }
 
-fn transport_lengths() -> Vec<Captured> {
+fn transport_lengths() -> Vec<OwnedFrame> {
     let tcp = |time, words: u8| {
         let mut frame = tcp(A, B, SYN | ACK).payload([1; 6]).frame();
         frame[46] = words << 4;
@@ -245,7 +245,7 @@ fn transport_lengths() -> Vec<Captured> {
     ]
 }
 
-fn one_host() -> Vec<Captured> {
+fn one_host() -> Vec<OwnedFrame> {
     let (low, high) = (A, "10.0.0.1:2000");
     vec![
         at(0, udp(high, low).frame()),
@@ -257,7 +257,7 @@ fn one_host() -> Vec<Captured> {
 }
 
 /// Also two deep, and of both versions.
-fn ip_in_ip() -> Vec<Captured> {
+fn ip_in_ip() -> Vec<OwnedFrame> {
     let inside = udp(A, B).frame();
     let v4 = |bytes: &[u8]| other("1.1.1.1", "2.2.2.2", 4, &network(bytes)).frame();
     let v6 = |bytes: &[u8]| other("fd00::1", "fd00::2", 4, &network(bytes)).frame();
@@ -271,13 +271,13 @@ fn ip_in_ip() -> Vec<Captured> {
 }
 
 /// A flow's second packet that much later, and a third.
-fn gap(time_us: u64) -> Vec<Captured> {
+fn gap(time_us: u64) -> Vec<OwnedFrame> {
     let times = [0, time_us, time_us + 5000];
     times.map(|time| at(time, udp(A, B).frame())).to_vec()
 }
 
 /// A packet each minute and a half, one at this time, and one a little later from the other side.
-fn long(time_us: u64) -> Vec<Captured> {
+fn long(time_us: u64) -> Vec<OwnedFrame> {
     let regular = (0..20).map(|number| number * 90 * SECOND);
     let mut frames: Vec<_> = regular.map(|time| at(time, udp(A, B).frame())).collect();
     frames.push(at(time_us, udp(A, B).frame()));
@@ -286,7 +286,7 @@ fn long(time_us: u64) -> Vec<Captured> {
 }
 
 /// Lengths and gaps that follow no rule.
-fn many() -> Vec<Captured> {
+fn many() -> Vec<OwnedFrame> {
     let mut time = 0;
     let frames = (0_u64..300).map(|number| {
         time += number * number * 7919 % 100_003;
@@ -300,8 +300,8 @@ fn many() -> Vec<Captured> {
     frames.collect()
 }
 
-fn links(link_type: u32, header: &[u8]) -> Vec<Captured> {
+fn links(link_type: u32, header: &[u8]) -> Vec<OwnedFrame> {
     let frames = both_ways(|a, b| [header, &network(&udp(a, b).frame())].concat());
-    let of_type = |frame| Captured { link_type, ..frame };
+    let of_type = |frame| OwnedFrame { link_type, ..frame };
     frames.into_iter().map(of_type).collect()
 }

@@ -9,7 +9,7 @@ use features::flow::Timers;
 use features::pcap::{Progress, Run};
 use features::schema;
 use features::sink::{FileSink, Format, Mode, Rotation};
-use packet::pcap::{Captured, Reader, Writer};
+use packet::pcap::{OwnedFrame, Reader, Writer};
 
 use super::peer::{Row, Rows};
 
@@ -58,14 +58,14 @@ pub(crate) fn rows(capture: &[u8], tunnels: Tunnels) -> Rows {
 }
 
 /// A capture file's frames, up to where it is broken.
-pub(crate) fn frames(path: &Path) -> Vec<Captured> {
+pub(crate) fn frames(path: &Path) -> Vec<OwnedFrame> {
     let bytes = fs::read(path).unwrap();
     let frames = Reader::new(bytes.as_slice()).unwrap();
     frames.map_while(Result::ok).collect()
 }
 
 /// A capture file of these frames.
-pub(crate) fn capture(frames: &[Captured]) -> Vec<u8> {
+pub(crate) fn capture(frames: &[OwnedFrame]) -> Vec<u8> {
     let link_type = frames.first().map_or(1, |frame| frame.link_type);
     let mut writer = Writer::new(Vec::new(), link_type).unwrap();
     for frame in frames {
@@ -81,7 +81,7 @@ pub(crate) fn capture(frames: &[Captured]) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Those that it counts, at the times that it counts them at.
-    pub(crate) frames: Vec<Captured>,
+    pub(crate) frames: Vec<OwnedFrame>,
     /// Packets that it leaves out and we count.
     pub(crate) left_out: u64,
     /// It has moved a packet to a later millisecond, because the clock went back.
@@ -89,7 +89,7 @@ pub(crate) struct Seen {
 }
 
 /// Applies what the documentation says of fragments, cut-off packets, and the clock.
-pub(crate) fn as_nfstream_sees(frames: &[Captured]) -> Seen {
+pub(crate) fn as_nfstream_sees(frames: &[OwnedFrame]) -> Seen {
     let mut seen = Seen {
         frames: Vec::new(),
         left_out: 0,
@@ -107,7 +107,7 @@ pub(crate) fn as_nfstream_sees(frames: &[Captured]) -> Seen {
         let time_ms = captured.timestamp_ns / 1_000_000;
         seen.moved |= time_ms < clock_ms;
         clock_ms = clock_ms.max(time_ms);
-        seen.frames.push(Captured {
+        seen.frames.push(OwnedFrame {
             timestamp_ns: clock_ms * 1_000_000,
             ..captured.clone()
         });

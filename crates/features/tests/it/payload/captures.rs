@@ -10,7 +10,7 @@ use features::flow::{Flow, Timers};
 use features::payload::dns;
 use features::payload::tls::{ClientHello, Search};
 use features::{Extractor, Options};
-use packet::parse::{Parsed, Verdict, parse};
+use packet::parse::{PacketHeaders, Verdict, parse};
 use packet::pcap::Reader;
 use packet::{protocol, tcp};
 
@@ -108,7 +108,7 @@ pub(crate) fn captures() -> Option<Vec<PathBuf>> {
 }
 
 /// Every frame with a transport header, with its number from 1.
-fn each_packet(path: &Path, mut look: impl FnMut(usize, &Parsed, &[u8])) {
+fn each_packet(path: &Path, mut look: impl FnMut(usize, &PacketHeaders, &[u8])) {
     let reader = Reader::new(BufReader::new(File::open(path).unwrap())).unwrap();
     for (number, captured) in (1..).zip(reader) {
         let Ok(captured) = captured else { break };
@@ -121,7 +121,7 @@ fn each_packet(path: &Path, mut look: impl FnMut(usize, &Parsed, &[u8])) {
     }
 }
 
-fn ends(parsed: &Parsed) -> Direction {
+fn ends(parsed: &PacketHeaders) -> Direction {
     (
         (parsed.source, parsed.source_port).into(),
         (parsed.destination, parsed.destination_port).into(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use packet::pcap::{Block, Captured, Error, Reader};
+use packet::pcap::{Block, Error, OwnedFrame, Reader};
 
 /// Bytes that arrive in reads of these lengths, over and over.
 pub(crate) struct Pieces<'a> {
@@ -33,7 +33,7 @@ impl Read for Pieces<'_> {
 }
 
 /// The frames before the end, and the error that made it.
-pub(crate) type Whole = (Vec<Captured>, Option<String>);
+pub(crate) type Whole = (Vec<OwnedFrame>, Option<String>);
 
 /// What a file holds; every way to read it, and every way for it to arrive, must agree.
 pub(crate) fn read_every_way(file: &[u8]) -> Whole {
@@ -54,7 +54,7 @@ pub(crate) fn read_every_way(file: &[u8]) -> Whole {
 /// Reads a file in one way; after its end it must stay there.
 pub(crate) fn read<R: Read>(
     input: R,
-    way: impl FnOnce(&mut Reader<R>, &mut Vec<Captured>) -> Result<(), Error>,
+    way: impl FnOnce(&mut Reader<R>, &mut Vec<OwnedFrame>) -> Result<(), Error>,
 ) -> Whole {
     let mut frames = Vec::new();
     let error = Reader::new(input).and_then(|mut reader| {
@@ -69,7 +69,7 @@ pub(crate) fn read<R: Read>(
 
 pub(crate) fn singly<R: Read>(
     reader: &mut Reader<R>,
-    frames: &mut Vec<Captured>,
+    frames: &mut Vec<OwnedFrame>,
 ) -> Result<(), Error> {
     while let Some(frame) = reader.read()? {
         frames.push(frame.into());
@@ -77,7 +77,7 @@ pub(crate) fn singly<R: Read>(
     Ok(())
 }
 
-fn iterated<R: Read>(reader: &mut Reader<R>, frames: &mut Vec<Captured>) -> Result<(), Error> {
+fn iterated<R: Read>(reader: &mut Reader<R>, frames: &mut Vec<OwnedFrame>) -> Result<(), Error> {
     for captured in reader {
         frames.push(captured?);
     }
@@ -87,15 +87,15 @@ fn iterated<R: Read>(reader: &mut Reader<R>, frames: &mut Vec<Captured>) -> Resu
 /// Blocks, with so many single frames between them.
 fn in_blocks<R: Read>(
     reader: &mut Reader<R>,
-    frames: &mut Vec<Captured>,
+    frames: &mut Vec<OwnedFrame>,
     between: usize,
 ) -> Result<(), Error> {
     let mut block = Block::new();
     while reader.read_block(&mut block)? {
         assert!(!block.is_empty() && block.len() == block.frames().len());
-        frames.extend(block.frames().map(Captured::from));
+        frames.extend(block.frames().map(OwnedFrame::from));
         for _ in 0..between {
-            frames.extend(reader.read()?.map(Captured::from));
+            frames.extend(reader.read()?.map(OwnedFrame::from));
         }
     }
     assert!(block.is_empty(), "no frames are left from before the end");

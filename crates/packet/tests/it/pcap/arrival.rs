@@ -3,13 +3,13 @@
 
 use std::io::Write;
 
-use packet::pcap::{Block, Captured, Reader};
+use packet::pcap::{Block, OwnedFrame, Reader};
 
 use super::samples::{Order, captured, three, written};
 use crate::common::{Pieces, read, read_every_way, singly};
 
 /// All frames of a pcapng file, and the file in its blocks.
-fn ng(order: Order) -> (Vec<Captured>, Vec<Vec<u8>>) {
+fn ng(order: Order) -> (Vec<OwnedFrame>, Vec<Vec<u8>>) {
     let frames = vec![captured(1000, 4, b"abcd"), captured(2000, 60, b"e")];
     let blocks = vec![
         order.section(),
@@ -40,7 +40,7 @@ fn a_record_may_be_split_anywhere() {
 }
 
 /// Frames of all sizes, and enough of them for more than one block.
-fn many(first: usize) -> Vec<Captured> {
+fn many(first: usize) -> Vec<OwnedFrame> {
     let sizes = (0..6000).map(|index| if index == 0 { first } else { index * 37 % 1500 });
     let time = |index: usize| i64::try_from(index).unwrap() * 1000;
     let frame = |(index, size)| {
@@ -94,7 +94,7 @@ fn a_slow_pipe_yields_each_frame_as_soon_as_it_is_whole() {
     slowly(&blocks.concat(), &packets, &frames);
 }
 
-fn slowly(header: &[u8], records: &[Vec<u8>], frames: &[Captured]) {
+fn slowly(header: &[u8], records: &[Vec<u8>], frames: &[OwnedFrame]) {
     let (output, mut input) = std::io::pipe().unwrap();
     input.write_all(header).unwrap();
     let mut reader = Reader::new(output).unwrap();
@@ -107,11 +107,11 @@ fn slowly(header: &[u8], records: &[Vec<u8>], frames: &[Captured]) {
         } else {
             reader.read().unwrap()
         };
-        assert_eq!(&Captured::from(frame.unwrap()), expected);
+        assert_eq!(&OwnedFrame::from(frame.unwrap()), expected);
     }
     input.write_all(&records[..2].concat()).unwrap();
     assert!(reader.read_block(&mut block).unwrap());
-    let block: Vec<_> = block.frames().map(Captured::from).collect();
+    let block: Vec<_> = block.frames().map(OwnedFrame::from).collect();
     assert_eq!(block, frames[..2]);
     drop(input);
     assert!(reader.read().unwrap().is_none());

@@ -1,8 +1,8 @@
 //! Capture files written here and byte by byte, read back.
 
 mod arrival;
-mod broken;
+mod compression;
+mod corpus;
+mod damage;
 mod formats;
-mod outside;
-mod packed;
 pub(crate) mod samples;

@@ -1,9 +1,9 @@
 //! Captures made byte by byte.
 
-use packet::pcap::{Captured, ETHERNET, Writer};
+use packet::pcap::{ETHERNET, OwnedFrame, Writer};
 
-pub(crate) fn captured(timestamp_ns: i64, original_length: u32, frame: &[u8]) -> Captured {
-    Captured {
+pub(crate) fn captured(timestamp_ns: i64, original_length: u32, frame: &[u8]) -> OwnedFrame {
+    OwnedFrame {
         timestamp_ns,
         original_length,
         link_type: ETHERNET,
@@ -12,7 +12,7 @@ pub(crate) fn captured(timestamp_ns: i64, original_length: u32, frame: &[u8]) ->
 }
 
 /// Frames written as a nanosecond capture.
-pub(crate) fn written(frames: &[Captured]) -> Vec<u8> {
+pub(crate) fn written(frames: &[OwnedFrame]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), ETHERNET).unwrap();
     for frame in frames {
         writer
@@ -23,7 +23,7 @@ pub(crate) fn written(frames: &[Captured]) -> Vec<u8> {
 }
 
 /// Three frames, the second cut by the capture.
-pub(crate) fn three() -> [Captured; 3] {
+pub(crate) fn three() -> [OwnedFrame; 3] {
     [
         captured(1_700_000_000_123_456_789, 4, b"abcd"),
         captured(1_700_000_001_000_000_000, 1500, b"efghi"),

@@ -1,10 +1,11 @@
-//! Compressed captures: gzip is unpacked, of others it is said what unpacks them.
+//! Compressed captures: gzip is decompressed. For other formats, the error names the program that
+//! decompresses them.
 
 use std::io::Write;
 
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
-use packet::pcap::{Captured, Error, Reader};
+use packet::pcap::{Error, OwnedFrame, Reader};
 
 use super::samples::{Order, captured, three, written};
 use crate::common::read_every_way;
@@ -64,7 +65,7 @@ fn gzip_headers_may_have_everything_and_zeros_may_pad_the_file() {
     assert_eq!(read_every_way(&packed), (three().into(), None));
 }
 
-/// Two bytes after the header, which the library does not write.
+/// Adds a checksum of the header, which the library does not write.
 fn with_header_check(packed: &[u8]) -> Vec<u8> {
     let mut header = packed[..10].to_vec();
     header[3] |= 2;
@@ -116,7 +117,7 @@ fn frames_before_damage_are_delivered() {
     encoder.write_all(&file[..44]).unwrap();
     encoder.flush().unwrap();
     let mut packed = encoder.get_ref().clone();
-    // A block of a kind that there is not.
+    // A deflate block of an undefined type.
     packed.push(7);
     let (frames, error) = read_every_way(&packed);
     assert_eq!(frames[..], three()[..1]);
@@ -124,7 +125,7 @@ fn frames_before_damage_are_delivered() {
     assert_eq!(error.unwrap(), expected);
 }
 
-/// As each frame is flushed by whoever packs it, it can be read.
+/// Each frame can be read as soon as the writer has flushed it.
 #[test]
 fn packed_frames_arrive_as_soon_as_they_are_whole() {
     let file = written(&three());
@@ -141,13 +142,13 @@ fn packed_frames_arrive_as_soon_as_they_are_whole() {
         .zip(three())
     {
         pass(record);
-        assert_eq!(Captured::from(reader.read().unwrap().unwrap()), expected);
+        assert_eq!(OwnedFrame::from(reader.read().unwrap().unwrap()), expected);
     }
     encoder.finish().unwrap();
     assert!(reader.read().unwrap().is_none());
 }
 
-/// More is unpacked than is asked for at once, and nothing more is written before it is read.
+/// A compressed block expands to more than one read, and nothing more is written until it has been read.
 #[test]
 fn many_packed_frames_arrive_at_once() {
     let frames = vec![captured(1, 1000, &[7; 1000]); 300];
@@ -158,7 +159,7 @@ fn many_packed_frames_arrive_at_once() {
     input.write_all(encoder.get_ref()).unwrap();
     let mut reader = Reader::new(output).unwrap();
     for expected in &frames {
-        assert_eq!(&Captured::from(reader.read().unwrap().unwrap()), expected);
+        assert_eq!(&OwnedFrame::from(reader.read().unwrap().unwrap()), expected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Captures from elsewhere.
+//! Captures of the corpus.
 
 use std::fs::File;
 
@@ -24,7 +24,7 @@ fn every_outside_capture_reads_to_its_end_in_every_way() {
         assert!(read_every_way(&file) == whole, "{}", path.display());
         for frame in &whole.0 {
             if frame.link_type == ETHERNET {
-                // Whatever it makes of it, it does not panic.
+                // The result does not matter: it must not panic.
                 let _ = packet::parse::parse(&frame.frame);
             }
         }

@@ -1,4 +1,4 @@
-//! Files that are cut off, or lie.
+//! Captures that are truncated or inconsistent.
 
 use std::io::{self, Read};
 
@@ -7,7 +7,7 @@ use packet::pcap::{Error, Reader};
 use super::samples::{Order, captured, three, written};
 use crate::common::{read, read_every_way, singly};
 
-const LONGEST: usize = 1 << 20;
+const MAX_FRAME_LEN: usize = 1 << 20;
 
 #[test]
 fn a_file_cut_off_anywhere_gives_its_whole_records_and_one_error() {
@@ -31,7 +31,7 @@ fn a_file_cut_off_anywhere_gives_its_whole_records_and_one_error() {
     cut_off(&ng, 0);
 }
 
-/// Cuts a file of these records, of which the header has so many, everywhere.
+/// Truncates a file of these records at every byte. The first `header` records are the file's header.
 fn cut_off(records: &[Vec<u8>], header: usize) {
     let file = records.concat();
     let (frames, None) = read_every_way(&file) else {
@@ -69,10 +69,10 @@ fn other_files_are_refused() {
 #[test]
 fn a_length_beyond_any_frames_is_refused_and_asks_for_no_memory() {
     let order = Order::Little;
-    let longest = vec![7; LONGEST];
+    let longest = vec![7; MAX_FRAME_LEN];
     let file = written(&[captured(0, 4, b"abcd")]);
     let start = [order.section(), order.interface(0, &[])].concat();
-    // The frames' lengths that fit exactly, by block.
+    // The largest frame that fits each kind of block.
     let mut classic = file.clone();
     classic.extend(order.words(&[0, 0, 1 << 20, 1 << 20]));
     classic.extend_from_slice(&longest);
@@ -83,7 +83,7 @@ fn a_length_beyond_any_frames_is_refused_and_asks_for_no_memory() {
     ] {
         let (frames, error) = read_every_way(&fits);
         assert_eq!(error, None);
-        assert_eq!(frames.last().unwrap().frame.len(), LONGEST);
+        assert_eq!(frames.last().unwrap().frame.len(), MAX_FRAME_LEN);
     }
 
     for length in [(1 << 20) + 1, u32::MAX] {
@@ -111,7 +111,7 @@ fn a_block_to_be_skipped_may_have_any_length_and_asks_for_no_memory() {
     assert_eq!(error(&file), expected);
 }
 
-/// A file that has this after a section and an interface.
+/// A file with these bytes after a section and an interface.
 fn after_interface(block: &[u8]) -> String {
     let order = Order::Little;
     let start = [order.section(), order.interface(8, &[])].concat();
@@ -183,7 +183,7 @@ fn interfaces_do_not_fill_memory() {
     assert_eq!(error.unwrap(), expected);
 }
 
-/// Fails once its bytes are read, and is interrupted before every read.
+/// Fails after its last byte, and is interrupted before every read.
 struct Failing<'a>(&'a [u8], bool);
 
 impl Read for Failing<'_> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::connection_limit::{ConnectionLimit, Permit};
+use crate::metrics::{Format, MetricSet};
 use crate::serve::{Handler, Limits, Reactor, Request, StartError, handle};
 use crate::token::Token;
 use crate::{Error, Kind};
@@ -50,18 +51,18 @@ struct Site {
     hosts: Vec<String>,
     limits: Limits,
     handler: Arc<Handler>,
-    metrics: Box<dyn Fn() -> String + Send + Sync>,
+    metrics: Arc<dyn Fn() -> MetricSet + Send + Sync>,
 }
 
 type Answer = Response<Full<Bytes>>;
 
 impl Server {
-    /// Serves `handler`, and at `/metrics` what `metrics` writes; returns once clients can
-    /// connect.
+    /// Serves `handler`, and at `/metrics` what `metrics` returns; returns once clients can connect. Each call of either
+    /// has a thread of its own, so it may block.
     pub fn start(
         config: Config,
         handler: impl Fn(&Request) -> Result<Value, Error> + Send + Sync + 'static,
-        metrics: impl Fn() -> String + Send + Sync + 'static,
+        metrics: impl Fn() -> MetricSet + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let token = Token::read(&config.token)?;
         let refuse = |cause| StartError::Address {
@@ -76,7 +77,7 @@ impl Server {
             hosts: hosts(address, config.hosts),
             limits: config.limits,
             handler: Arc::new(handler),
-            metrics: Box::new(metrics),
+            metrics: Arc::new(metrics),
         });
         let reactor = Reactor::start("control-http", move || async move {
             match TcpListener::from_std(listener) {
@@ -162,8 +163,9 @@ impl Site {
         match (path.strip_prefix("/v1/"), request.method()) {
             (Some(method), &Method::POST) => self.call(method, request, permit).await,
             (None, &Method::GET) if path == "/metrics" => {
-                let kind = "text/plain; version=0.0.4; charset=utf-8";
-                response(StatusCode::OK, kind, (self.metrics)())
+                let accept = request.headers().get_all(ACCEPT).iter();
+                let format = Format::negotiate(accept.filter_map(|value| value.to_str().ok()));
+                self.scrape(format, permit).await
             }
             (None, _) if path != "/metrics" => {
                 refusal(StatusCode::NOT_FOUND, &Error::not_found("no such path"))
@@ -186,6 +188,18 @@ impl Site {
         headers
             .get(AUTHORIZATION)
             .is_some_and(|value| self.token.matches(value.as_bytes()))
+    }
+
+    async fn scrape(&self, format: Format, permit: &Permit) -> Answer {
+        let metrics = self.metrics.clone();
+        let page = tokio::task::spawn_blocking(move || metrics().encode(format));
+        match permit.work(page).await {
+            Ok(page) => response(StatusCode::OK, format.content_type(), page),
+            Err(_) => {
+                let error = Error::new(Kind::Failed, "collecting the metrics panicked");
+                refusal(status(error.kind), &error)
+            }
+        }
     }
 
     async fn call(

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use control::config::Http;
+use control::metrics::MetricSet;
 use control::{Request, http, unix};
 use serde_json::Value;
 
@@ -17,13 +18,13 @@ pub(crate) struct ControlEndpoint {
 }
 
 impl ControlEndpoint {
-    /// `handle` carries out a request, and `metrics` writes one scrape.
+    /// `handle` carries out a request, and `metrics` collects one scrape.
     pub(crate) fn start<T: Send + Sync + 'static>(
         job: &Arc<T>,
         control: &Path,
         http: Option<&Http>,
         handle: fn(&T, &Request) -> Result<Value, control::Error>,
-        metrics: fn(&T) -> String,
+        metrics: fn(&T) -> MetricSet,
     ) -> Result<Self, Failure> {
         if let Some(folder) = control.parent() {
             // If this fails, binding the socket reports why.
@@ -50,7 +51,7 @@ fn serve_http<T: Send + Sync + 'static>(
     http: &Http,
     job: &Arc<T>,
     handle: fn(&T, &Request) -> Result<Value, control::Error>,
-    metrics: fn(&T) -> String,
+    metrics: fn(&T) -> MetricSet,
 ) -> Result<Option<http::Server>, Failure> {
     if !http.token_file.exists() {
         tracing::warn!(

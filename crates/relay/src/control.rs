@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::metrics::Format;
 use control::{Error, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,7 +87,7 @@ pub fn handle(core: &Core, request: &Request) -> Result<Value, Error> {
             answer(core.explain(stream.as_deref())?)
         }
         "counters" => answer(core.counters()),
-        "metrics" => answer(core.metrics()),
+        "metrics" => answer(core.metrics().encode(Format::Prometheus)),
         other => Err(Error::unknown_method(other)),
     }
 }

@@ -156,6 +156,24 @@ impl DropReason {
         Self::Transmit,
         Self::QueueFull,
     ];
+
+    /// The reasons for which datagrams are refused before they are copied.
+    pub const OF_STREAMS: [Self; 6] = [
+        Self::Malformed,
+        Self::BadChecksum,
+        Self::SourceDenied,
+        Self::RateLimited,
+        Self::TtlExceeded,
+        Self::QueueFull,
+    ];
+
+    /// The reasons for which one subscriber's copy is dropped.
+    pub const OF_SUBSCRIBERS: [Self; 4] = [
+        Self::NoRoute,
+        Self::NoNeighbour,
+        Self::TooBig,
+        Self::Transmit,
+    ];
 }
 
 /// How many reasons there are: the length of the arrays the BPF programs count in.

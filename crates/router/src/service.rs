@@ -14,6 +14,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use control::metrics::MetricSet;
 use datapath::{Classify, Detachment, ErrorClass, Missing};
 use netdev::policy::PolicyChanges;
 use netdev::requirement;
@@ -459,9 +460,9 @@ impl Service {
         }
     }
 
-    /// The counters in the Prometheus text format.
-    pub fn metrics(&self) -> String {
-        metrics::text(&self.status())
+    /// One scrape.
+    pub fn metrics(&self) -> MetricSet {
+        metrics::collect(&self.status())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the integration tests of several crates share: servers and engines that a test starts, and a
+//! What the integration tests of several crates share: servers and engines that a test starts, a reader of metrics, and a
 //! lock for tests that clean the machine. Only dev-dependencies name this crate.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
@@ -6,6 +6,7 @@ pub mod bpf_link;
 pub mod cleaning;
 pub mod daemon;
 pub mod differential;
+pub mod exposition;
 pub mod nats_server;
 pub mod policies;
 pub mod zoo;

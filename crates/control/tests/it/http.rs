@@ -8,8 +8,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use control::http::{Config, Server};
+use control::metrics::MetricSet;
 use control::{Error, Limits, Request, StartError};
 use serde_json::{Value, json};
+use test_support::exposition::Page;
 
 /// An answer takes longer only when something is wrong.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +41,12 @@ fn start(token: PathBuf, limits: Limits) -> Result<Server, StartError> {
         "echo" => Ok(request.params.clone()),
         other => Err(Error::unknown_method(other)),
     };
-    Server::start(config, handler, || "up 1\n".into())
+    let metrics = || {
+        let mut metrics = MetricSet::new();
+        metrics.gauge("up", "Whether it is up.").sample(&[], true);
+        metrics
+    };
+    Server::start(config, handler, metrics)
 }
 
 impl Site {
@@ -97,7 +104,7 @@ fn body(answer: &str) -> Value {
 }
 
 #[test]
-fn a_method_is_called_and_metrics_are_read() {
+fn a_method_is_called() {
     let site = Site::start();
     let (status, answer) = site.request("POST /v1/echo", &[], "{\"stream\":\"cam1\"}");
     assert_eq!(status, 200, "{answer}");
@@ -107,16 +114,29 @@ fn a_method_is_called_and_metrics_are_read() {
         "{answer}"
     );
 
-    let (status, answer) = site.request("GET /metrics", &[], "");
-    assert_eq!(status, 200);
-    assert!(
-        answer.contains("version=0.0.4") && answer.ends_with("\r\n\r\nup 1\n"),
-        "{answer}"
-    );
-
     let (status, answer) = site.request("POST /v1/fly", &[], "");
     assert_eq!(status, 404);
     assert_eq!(body(&answer)["error"]["kind"], "unknown-method");
+}
+
+#[test]
+fn metrics_are_open_metrics_for_a_client_that_accepts_them() {
+    let site = Site::start();
+    for (accept, content_type) in [
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    ] {
+        let (status, answer) = site.request("GET /metrics", &[("Accept", accept)], "");
+        assert_eq!(status, 200, "{answer}");
+        let header = format!("content-type: {content_type}\r\n");
+        assert!(answer.to_lowercase().contains(&header), "{answer}");
+        let page = Page::of_answer(&answer);
+        assert_eq!(page.families.len(), 2, "{answer}");
+        assert!(page.value("up", &[]) > 0.0);
+    }
 }
 
 #[test]

@@ -3,4 +3,5 @@
 
 mod fuzz;
 mod http;
+mod metrics;
 mod unix;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use control::http::{Config, Server};
-use control::metrics::Text;
+use control::metrics::MetricSet;
 use control::{Error, Limits};
 use features::counters::REFUSALS;
 use features::live::LiveCounters;
@@ -57,7 +57,7 @@ impl Metrics {
             |request| Err(Error::unknown_method(&request.method)),
             move || {
                 let latest = served.lock().unwrap_or_else(PoisonError::into_inner);
-                latest.text().to_string()
+                latest.metrics()
             },
         );
         let server = server.or_fail()?;
@@ -84,24 +84,26 @@ impl MetricsServer {
 }
 
 impl Latest {
-    fn text(&self) -> Text {
-        let mut text = text(&self.counters);
-        self.models.metrics(&mut text);
+    fn metrics(&self) -> MetricSet {
+        let mut metrics = MetricSet::new();
+        add_account(&mut metrics, &self.counters);
+        self.models.add_to(&mut metrics);
         if let Some(recorded) = &self.recorded {
             let help = "Packets in the capture that is written.";
-            text.counter("lowroad_features_recorded_packets_total", help)
+            metrics
+                .counter("lowroad_features_recorded_packets_total", help)
                 .sample(&[], recorded.packets);
-            let help = "Packets that are missing from it.";
-            text.counter("lowroad_features_unrecorded_packets_total", help)
+            let help = "Packets that are missing from the capture that is written.";
+            metrics
+                .counter("lowroad_features_unrecorded_packets_total", help)
                 .sample(&[], recorded.lost);
         }
-        text
+        metrics
     }
 }
 
-fn text(counters: &LiveCounters) -> Text {
+fn add_account(metrics: &mut MetricSet, counters: &LiveCounters) {
     let (seen, exported) = (&counters.account.seen, &counters.account.exported);
-    let mut text = Text::new();
     for (name, help, value) in [
         (
             "lowroad_features_seen_packets_total",
@@ -110,22 +112,22 @@ fn text(counters: &LiveCounters) -> Text {
         ),
         (
             "lowroad_features_seen_bytes_total",
-            "Bytes that they had on the wire.",
+            "Bytes that the packets had on the wire.",
             seen.bytes,
         ),
         (
             "lowroad_features_filtered_packets_total",
-            "Packets that the filter was false for.",
+            "Packets that the filter left out.",
             seen.filtered,
         ),
         (
             "lowroad_features_sampled_out_packets_total",
-            "Packets that passed the filter and were not among those sampled.",
+            "Packets that passed the filter and were not sampled.",
             seen.sampled_out,
         ),
         (
             "lowroad_features_rate_limited_packets_total",
-            "Packets beyond those that may come in a second.",
+            "Packets over the packet rate.",
             seen.rate_limited,
         ),
         (
@@ -140,7 +142,7 @@ fn text(counters: &LiveCounters) -> Text {
         ),
         (
             "lowroad_features_displaced_flows_total",
-            "Of these, flows that ended because the table was full.",
+            "Flows that ended because the table was full.",
             exported.table_full,
         ),
         (
@@ -154,35 +156,57 @@ fn text(counters: &LiveCounters) -> Text {
             counters.lost_rows,
         ),
     ] {
-        text.counter(name, help).sample(&[], value);
+        metrics.counter(name, help).sample(&[], value);
     }
-    drops(&mut text, counters);
-    text.gauge(
-        "lowroad_features_open_packets",
-        "Packets in flows that have not ended.",
-    )
-    .sample(&[], counters.account.open);
-    text
+    add_drops(metrics, counters);
+    let help = "Packets in flows that have not ended.";
+    metrics
+        .gauge("lowroad_features_open_packets", help)
+        .sample(&[], counters.account.open);
 }
 
 /// Packets that are in no flow: refused, or never handed over.
-fn drops(text: &mut Text, counters: &LiveCounters) {
-    let family = text.counter(
-        "lowroad_features_dropped_packets_total",
-        "Packets in no flow, by reason; those without room did not come.",
-    );
+fn add_drops(metrics: &mut MetricSet, counters: &LiveCounters) {
+    let help =
+        "Packets in no flow, by reason; seen_packets_total has all of them but those of no_room.";
+    let family = metrics.counter("lowroad_features_dropped_packets_total", help);
     for why in REFUSALS {
-        family.sample(
-            &[("reason", why.name())],
-            counters.account.seen.refused(why),
-        );
+        let packets = counters.account.seen.refused(why);
+        family.sample(&[("reason", why.name())], packets);
     }
     family.sample(&[("reason", "no_room")], counters.no_room);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use control::metrics::Format;
+    use test_support::exposition::{Page, Syntax};
+
+    use super::super::model_counters::KernelAnswers;
     use super::*;
+
+    #[test]
+    fn the_book_lists_the_metrics_there_are() {
+        const BOOK: &str = include_str!("../../../../docs/src/metrics.md");
+        let kernel = KernelAnswers {
+            flows: BTreeMap::from([("benign".to_owned(), 3)]),
+            ..KernelAnswers::default()
+        };
+        let latest = Latest {
+            models: ModelCounters {
+                kernel: Some(kernel),
+                unscored: Some(0),
+            },
+            recorded: Some(Recorded::default()),
+            ..Latest::default()
+        };
+        let page = latest.metrics().encode(Format::Prometheus);
+        let page = Page::read(&page, Syntax::Prometheus).unwrap();
+        page.assert_documented(BOOK);
+        page.assert_complete(BOOK, "lowroad_features_");
+    }
 
     #[test]
     fn every_way_that_a_packet_can_go_is_shown() {
@@ -192,7 +216,9 @@ mod tests {
             ..LiveCounters::default()
         };
         counters.account.seen.packets = 9;
-        let text = text(&counters).to_string();
+        let mut metrics = MetricSet::new();
+        add_account(&mut metrics, &counters);
+        let text = metrics.encode(Format::Prometheus);
         assert!(
             text.contains("\nlowroad_features_seen_packets_total 9\n"),
             "{text}"

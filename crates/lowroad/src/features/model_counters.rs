@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use control::metrics::Text;
+use control::metrics::MetricSet;
 use features::kernel::Answers;
 use features::model::{ACTIONS, Model};
 
@@ -26,20 +26,21 @@ pub(super) struct KernelAnswers {
 }
 
 impl ModelCounters {
-    pub(super) fn metrics(&self, text: &mut Text) {
+    pub(super) fn add_to(&self, metrics: &mut MetricSet) {
         if let Some(unscored) = self.unscored {
             let help = "Rows that were written without a score.";
-            text.counter("lowroad_features_unscored_rows_total", help)
+            metrics
+                .counter("lowroad_features_unscored_rows_total", help)
                 .sample(&[], unscored);
         }
         let Some(kernel) = &self.kernel else { return };
-        let help = "Flows by the class that the model in the kernel gave them.";
-        let family = text.counter("lowroad_features_model_flows_total", help);
+        let help = "Flows, by the class that the model in the kernel gave them.";
+        let family = metrics.counter("lowroad_features_model_flows_total", help);
         for (class, flows) in &kernel.flows {
             family.sample(&[("class", class)], *flows);
         }
-        let help = "Packets of flows with a class, by what the model does with them.";
-        let family = text.counter("lowroad_features_model_packets_total", help);
+        let help = "Packets of flows with a class, by the action of the model.";
+        let family = metrics.counter("lowroad_features_model_packets_total", help);
         for (action, packets) in ACTIONS.iter().zip(kernel.packets) {
             family.sample(&[("action", action)], packets);
         }
@@ -60,6 +61,8 @@ impl KernelAnswers {
 
 #[cfg(test)]
 mod tests {
+    use control::metrics::Format;
+
     use super::*;
 
     #[test]
@@ -73,9 +76,12 @@ mod tests {
             }),
             unscored: Some(4),
         };
-        let mut text = Text::new();
-        counters.metrics(&mut text);
-        let text = text.to_string();
+        let page = |counters: &ModelCounters| {
+            let mut metrics = MetricSet::new();
+            counters.add_to(&mut metrics);
+            metrics.encode(Format::Prometheus)
+        };
+        let text = page(&counters);
         for line in [
             "lowroad_features_unscored_rows_total 4",
             "lowroad_features_model_flows_total{class=\"attack\"} 2",
@@ -87,8 +93,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
-        let mut nothing = Text::new();
-        ModelCounters::default().metrics(&mut nothing);
-        assert_eq!(nothing.to_string(), Text::new().to_string());
+        let nothing = page(&ModelCounters::default());
+        assert!(!nothing.contains("lowroad_features_"), "{nothing}");
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -14,8 +13,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::live_capture::{ADDRESS, Capture, FRAMES, TOKEN, account, live, scrape};
+use crate::live_capture::{ADDRESS, Capture, FRAMES, account, live, scrape};
 use crate::relay_server::{Home, errors, lowroad};
+use crate::scrape::{self, write_token};
 
 /// Everything that was seen is exported or dropped under a name, and every row is in the file.
 fn assert_adds_up(account: &Value, rows: &Path, name: &str) {
@@ -104,6 +104,8 @@ fn the_metrics_are_for_who_has_the_token() {
         answer
     });
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let page = capture.home.run(|| scrape::scrape(ADDRESS));
+    assert!(page.value("lowroad_features_seen_packets_total", &[]) >= FRAMES as f64);
 }
 
 #[test]
@@ -152,9 +154,7 @@ fn of_a_capture_that_is_read_prometheus_is_told_the_same() {
     }
     let home = Home::new("pcap-metrics");
     let folder = tempfile::tempdir().unwrap();
-    let token = folder.path().join("token");
-    fs::write(&token, TOKEN).unwrap();
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let token = write_token(folder.path());
     let capture = loadgen::mix::write(Vec::new(), 20_000, 3).unwrap();
     for threads in ["1", "3"] {
         let mut command = lowroad();

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+use test_support::exposition::Page;
 
 use crate::replicate_command::{lowroad, on_ext4, refused};
+use crate::scrape::BOOK;
 
 const STATUS: &str = r#"
 program=$1
@@ -111,9 +113,13 @@ fn what_changes_behind_a_capture_is_said_counted_and_mended() {
         "{check}"
     );
     let metrics = fs::read_to_string(folder.path().join("metrics")).unwrap();
-    let name = "lowroad_replicate_check_differences_total";
-    let sample = format!("{name}{{part=\"capture-1\",kind=\"capture\"}} 1");
-    assert!(metrics.lines().any(|line| line == sample), "{metrics}");
+    let page = Page::of_answer(&metrics);
+    page.assert_documented(BOOK);
+    let labels = [("part", "capture-1"), ("kind", "capture")];
+    assert_eq!(
+        page.value("lowroad_replicate_check_differences_total", &labels),
+        1.0
+    );
 }
 
 const REPLICA: &str = r#"

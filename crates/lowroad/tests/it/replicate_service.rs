@@ -3,8 +3,10 @@
 use std::fs;
 
 use serde_json::Value;
+use test_support::exposition::Page;
 
 use crate::replicate_command::{lowroad, on_ext4, refused};
+use crate::scrape::{BOOK, series};
 
 /// A source that captures and serves, and an edge that receives and applies.
 const TWO: &str = r#"
@@ -43,6 +45,7 @@ port=$(grep -o '"listen": "127.0.0.1:[0-9]*' status.json | grep -o '[0-9]*$')
 cat >edge.toml <<END
 [replicate]
 control = "edge.sock"
+http = { listen = "127.0.0.1:0", token_file = "$PWD/token" }
 [[receive]]
 from = "tcp://127.0.0.1:$port"
 log = "edge/log"
@@ -75,17 +78,20 @@ until test "$(grep -c '"lag_records": 0,' status.json)" = 3; do
     sleep 0.05
     "$1" replicate --json status --control source.sock >status.json
 done
+# scrape SAID ACCEPT: the answer of the service that has said this.
 scrape() {
-    exec 3<>/dev/tcp/127.0.0.1/$1
-    printf 'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n' \
-        $1 correct-horse-battery-staple >&3
+    port=$(grep -o '"http":"127.0.0.1:[0-9]*' $1 | grep -o '[0-9]*$')
+    exec 3<>/dev/tcp/127.0.0.1/$port
+    printf 'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nAuthorization: Bearer %s\r\nAccept: %s\r\nConnection: close\r\n\r\n' \
+        $port correct-horse-battery-staple "$2" >&3
     cat <&3
 }
 # An epoch without a change may just have been written.
 : >metrics
 until grep -q '^lowroad_replicate_lag_records{part="serve-1",kind="serve"} 0$' metrics; do
-    scrape $(grep -o '"http":"127.0.0.1:[0-9]*' source.said | grep -o '[0-9]*$') >metrics
+    scrape source.said '*/*' >metrics
 done
+scrape source.said application/openmetrics-text >openmetrics
 kill -KILL $edge
 wait $edge || true
 echo meanwhile >disk/app/meanwhile
@@ -94,6 +100,7 @@ edge=$!
 ready edge.said
 until_is "$1" edge '^receive-1  running'
 "$1" replicate --json status --control edge.sock >edge.json
+scrape edge.said '*/*' >edge.metrics
 for number in $(seq 200); do
     echo $number >>disk/app/numbers
     mkdir disk/app/$number
@@ -139,18 +146,7 @@ fn a_source_and_an_edge_keep_all() {
     let edge: Value = serde_json::from_str(&read("edge.json")).unwrap();
     assert_eq!(edge["parts"][1]["kind"], "apply", "{edge:#}");
     assert!(edge["parts"][1]["lag_ms"].is_u64(), "{edge:#}");
-    let metrics = read("metrics");
-    for sample in [
-        r#"lowroad_replicate_part_state{part="app",kind="capture",state="running"} 1"#,
-        r#"lowroad_replicate_part_state{part="serve-1",kind="serve",state="failed"} 0"#,
-        r#"lowroad_replicate_dropped_events_total{part="app",kind="capture"} 0"#,
-        r#"lowroad_replicate_files{part="app",kind="capture"} 5"#,
-        r#"lowroad_replicate_lag_records{part="serve-1",kind="serve"} 0"#,
-        r#"lowroad_replicate_replicas{part="serve-1",kind="serve"} 1"#,
-        r#"lowroad_replicate_connections_total{part="serve-1",end="welcomed"} 1"#,
-    ] {
-        assert!(metrics.contains(sample), "{sample} is not in\n{metrics}");
-    }
+    assert_metrics(&read);
     for said in ["source.said", "edge.said"] {
         let said = read(said);
         let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
@@ -160,6 +156,48 @@ fn a_source_and_an_edge_keep_all() {
             "{last:#}"
         );
     }
+}
+
+/// The pages of both sides keep the rules of both formats.
+fn assert_metrics(read: &dyn Fn(&str) -> String) {
+    let page = |name: &str| Page::of_answer(&read(name));
+    let (source, edge) = (page("metrics"), page("edge.metrics"));
+    source.assert_documented(BOOK);
+    edge.assert_documented(BOOK);
+    assert_eq!(series(&source), series(&page("openmetrics")));
+    let (app, serve) = ([("part", "app"), ("kind", "capture")], ("part", "serve-1"));
+    let state = |part: &[_], state| {
+        let labels = [part, &[("state", state)]].concat();
+        source.value("lowroad_replicate_part_state", &labels)
+    };
+    let is_serve = [serve, ("kind", "serve")];
+    assert_eq!(
+        (state(&app, "running"), state(&is_serve, "failed")),
+        (1.0, 0.0)
+    );
+    for (name, labels, value) in [
+        ("lowroad_replicate_dropped_events_total", app, 0.0),
+        ("lowroad_replicate_files", app, 5.0),
+        ("lowroad_replicate_lag_records", is_serve, 0.0),
+        ("lowroad_replicate_lag_seconds", is_serve, 0.0),
+        ("lowroad_replicate_replicas", is_serve, 1.0),
+        (
+            "lowroad_replicate_connections_total",
+            [serve, ("end", "welcomed")],
+            1.0,
+        ),
+        (
+            "lowroad_replicate_replica_lag_records",
+            [serve, ("replica", "edge")],
+            0.0,
+        ),
+    ] {
+        assert_eq!(source.value(name, &labels), value, "{name}");
+    }
+    let receive = [("part", "receive-1"), ("kind", "receive")];
+    assert!(edge.value("lowroad_replicate_connects_total", &receive) > 0.0);
+    let apply = [("part", "apply-1"), ("kind", "apply"), ("state", "failed")];
+    assert_eq!(edge.value("lowroad_replicate_part_state", &apply), 0.0);
 }
 
 /// A capture goes on while its log cannot be served yet, and while a replica cannot be made at all.

@@ -3,6 +3,7 @@
 
 mod instance;
 mod machine;
+mod metrics;
 mod reload;
 mod sockets;
 mod stream;

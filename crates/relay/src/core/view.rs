@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-use control::metrics::Text;
 use datapath::Detachment;
 use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
@@ -104,15 +103,6 @@ impl Core {
         let present = state.present();
         let explain = |stream| state.explain(stream, &present);
         Ok(streams.iter().map(explain).collect())
-    }
-
-    /// The counts in the Prometheus text format.
-    pub fn metrics(&self) -> String {
-        let mut text = Text::new();
-        for view in self.counters() {
-            view.write(&mut text);
-        }
-        text.to_string()
     }
 }
 
@@ -253,7 +243,7 @@ fn lost(subscriber: &Subscriber, drops: &Drops) -> Option<String> {
     Some(reasons.collect::<Vec<_>>().join(", "))
 }
 
-fn name(reason: DropReason) -> String {
+pub(super) fn name(reason: DropReason) -> String {
     serde_json::to_value(reason)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))
@@ -375,58 +365,12 @@ impl fmt::Display for StreamView {
     }
 }
 
-impl StreamView {
-    fn write(&self, text: &mut Text) {
-        let stream = [("stream", self.stream.as_str())];
-        text.counter(
-            "lowroad_relay_received_packets_total",
-            "Datagrams that reached the ingest.",
-        )
-        .sample(&stream, self.received.packets);
-        text.counter(
-            "lowroad_relay_received_bytes_total",
-            "Payload bytes that reached the ingest.",
-        )
-        .sample(&stream, self.received.bytes);
-        text.counter(
-            "lowroad_relay_forwarded_packets_total",
-            "Datagrams offered to the subscribers.",
-        )
-        .sample(&stream, self.forwarded.packets);
-        text.counter(
-            "lowroad_relay_lost_copies_total",
-            "Copies for subscribers on this machine that did not reach userspace.",
-        )
-        .sample(&stream, self.copies_lost);
-        for (reason, packets) in &self.drops.0 {
-            let labels = [stream[0], ("reason", &name(*reason))];
-            text.counter(
-                "lowroad_relay_refused_packets_total",
-                "Datagrams refused before fan-out.",
-            )
-            .sample(&labels, packets);
-        }
-        for subscriber in &self.subscribers {
-            let who = [stream[0], ("subscriber", subscriber.subscriber.as_str())];
-            text.counter("lowroad_relay_delivered_packets_total", "Copies sent.")
-                .sample(&who, subscriber.delivered.packets);
-            text.counter("lowroad_relay_delivered_bytes_total", "Payload bytes sent.")
-                .sample(&who, subscriber.delivered.bytes);
-            for (reason, packets) in &subscriber.drops.0 {
-                let labels = [who[0], who[1], ("reason", &name(*reason))];
-                text.counter("lowroad_relay_dropped_packets_total", "Copies not sent.")
-                    .sample(&labels, packets);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lost_copies_are_told_where_counts_are() {
+    fn lost_copies_are_shown_with_the_counts() {
         let listen = "192.0.2.1:5004".parse().unwrap();
         let mut view = StreamView {
             stream: "cam1".into(),
@@ -443,9 +387,5 @@ mod tests {
         assert!(!view.to_string().contains("copies_lost"));
         view.copies_lost = 3;
         assert!(view.to_string().contains("copies_lost 3"), "{view}");
-        let mut text = Text::new();
-        view.write(&mut text);
-        let line = "lowroad_relay_lost_copies_total{stream=\"cam1\"} 3\n";
-        assert!(text.to_string().contains(line), "{text}");
     }
 }

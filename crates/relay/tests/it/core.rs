@@ -3,10 +3,12 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use control::metrics::Format;
 use netdev::{LinkSpec, Netlink};
 use relay::core::SlowSubscriber;
 use relay::counters::DropReason;
 use relay::spec::{Source, SubscriberSpec};
+use test_support::exposition::{Page, Sample, Syntax};
 use units::Span;
 
 use crate::common::relay_rig::{Rig, await_counts, datagram, stream, subscriber};
@@ -239,4 +241,40 @@ fn a_stream_whose_backlog_does_not_drain_stays_where_it_was() {
         assert_eq!(view.received.packets, all, "{datapath}");
         assert_eq!(view.datapath.as_deref(), Some(datapath));
     }
+}
+
+/// System calls of the calling thread that read from a file.
+fn reads() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let mut reads = io.lines().filter_map(|line| line.strip_prefix("syscr: "));
+    reads.next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_scrape_of_many_streams_reads_the_kernels_counters_as_often_as_one_of_few() {
+    if !sys::require::root() {
+        return;
+    }
+    let reads_of_scrape = |streams: u16| {
+        let rig = Rig::new(None);
+        let spec = |number: u16| {
+            let ingest = format!("10.91.0.2:{}", 5000 + number);
+            let mut spec = stream("recv", &ingest, vec![subscriber("s", "10.91.1.2:6000")]);
+            spec.name = number.to_string();
+            spec
+        };
+        let core = rig.serve((0..streams).map(spec).collect());
+        let before = reads();
+        let metrics = core.metrics();
+        let reads = reads() - before;
+        let page = metrics.encode(Format::OpenMetrics);
+        let page = Page::read(&page, Syntax::OpenMetrics).unwrap();
+        let is_received = |sample: &&Sample| sample.name == "lowroad_relay_received_packets_total";
+        let found = page.samples().filter(is_received).count();
+        assert_eq!(found, usize::from(streams));
+        reads
+    };
+    let (few, many) = (reads_of_scrape(2), reads_of_scrape(256));
+    // The kernel's files may need another read for longer numbers.
+    assert!(many <= few + 4, "{few} reads of 2 streams, {many} of 256");
 }

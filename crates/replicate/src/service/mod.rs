@@ -30,6 +30,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use control::metrics::MetricSet;
+
 pub use api::handle;
 pub use config::Config;
 pub use error::Error;
@@ -142,9 +144,9 @@ impl Service {
         }
     }
 
-    /// What the parts count, in the Prometheus text format: one scrape.
-    pub fn metrics(&self) -> String {
-        metrics::render(&self.status())
+    /// One scrape.
+    pub fn metrics(&self) -> MetricSet {
+        metrics::collect(&self.status())
     }
 
     /// Ends all parts: captures say what has happened until now, what was received is made durable, and

@@ -90,6 +90,8 @@ pub struct Lag {
     pub last: u64,
     pub max: u64,
     pub count: u64,
+    /// The sum of all lags, in microseconds.
+    pub sum: u64,
     /// Bucket n counts lags of at least 2^(n-1) and less than 2^n microseconds. The last bucket also counts
     /// all longer ones.
     pub buckets: [u64; 32],
@@ -101,6 +103,7 @@ impl Lag {
         self.last = us;
         self.max = self.max.max(us);
         self.count += 1;
+        self.sum = self.sum.saturating_add(us);
         let bits = u64::BITS - us.leading_zeros();
         self.buckets[(bits as usize).min(self.buckets.len() - 1)] += 1;
     }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use control::metrics::Format;
 use control::{Error, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,7 +52,7 @@ pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
             let reloaded = service.reload();
             answer(reloaded.map_err(|error| Error::bad_request(error.to_string()))?)
         }
-        "metrics" => answer(service.metrics()),
+        "metrics" => answer(service.metrics().encode(Format::Prometheus)),
         other => Err(Error::unknown_method(other)),
     }
 }

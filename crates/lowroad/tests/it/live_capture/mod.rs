@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -20,8 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::relay_server::{Home, errors, lowroad};
+use crate::scrape::{self, write_token};
 
-pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
 pub(crate) const ADDRESS: &str = "127.0.0.1:8641";
 pub(crate) const FRAMES: u64 = 300;
 pub(crate) const FLOWS: u64 = 10;
@@ -50,9 +47,7 @@ impl Capture {
     /// With a folder that already holds what the arguments name.
     pub(crate) fn start_in(folder: TempDir, name: &str, more: &[&str]) -> Self {
         let home = Home::new(name);
-        let token = folder.path().join("token");
-        fs::write(&token, format!("{TOKEN}\n")).unwrap();
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let token = write_token(folder.path());
         let errors = fs::File::create(folder.path().join(ERRORS)).unwrap();
         let mut command = live(&["near", "--json"]);
         command
@@ -143,20 +138,16 @@ pub(crate) fn account(output: &Output) -> Value {
     })
 }
 
-/// What Prometheus would be told now; nothing before it listens.
+/// What Prometheus would be told now, by name and labels; nothing before it listens.
 pub(crate) fn scrape(home: &Home) -> BTreeMap<String, u64> {
-    let answer = home.run(|| {
-        let mut stream = TcpStream::connect(ADDRESS).ok()?;
-        let head = format!("GET /metrics HTTP/1.1\r\nHost: {ADDRESS}\r\nConnection: close");
-        write!(stream, "{head}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
-    });
-    let samples = answer.unwrap_or_default();
-    let sample = |line: &str| {
-        let (name, value) = line.rsplit_once(' ')?;
-        Some((name.to_owned(), value.parse().ok()?))
+    let Some(page) = home.run(|| scrape::try_scrape(ADDRESS)) else {
+        return BTreeMap::new();
     };
-    samples.lines().filter_map(sample).collect()
+    let counts = page.samples().map(|sample| {
+        let label = |(label, value): (&String, &String)| format!("{{{label}={value:?}}}");
+        let labels: String = sample.labels.iter().map(label).collect();
+        let name = format!("{}{labels}", sample.name);
+        (name, sample.value.to_string().parse().unwrap())
+    });
+    counts.collect()
 }

@@ -44,7 +44,10 @@ static __always_inline bool is_own_program(const struct bpf_prog *program)
 	return id && program->aux->id == *id;
 }
 
-/* Events come on the CPU that sent, before it leaves the device's poll: counters::MonotonicCounters. */
+/*
+ * Events come on the CPU that sent, before it leaves the device's poll:
+ * counters::MonotonicCounters.
+ */
 
 /* What a driver did not take of a batch: its ring is full. */
 SEC("tp_btf/xdp_devmap_xmit")

@@ -19,12 +19,12 @@ pub struct Pump<T = ()> {
     /// The last used is used next, while it is in the cache.
     pub free: Vec<Frame>,
     batch: Vec<Frame>,
-    closed: Closed,
+    closed: ClosedPorts,
 }
 
 /// What ports came to that are closed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Closed {
+struct ClosedPorts {
     dropped: u64,
     lost_frames: usize,
 }
@@ -50,7 +50,7 @@ impl<T> Pump<T> {
             ports: Vec::new(),
             free,
             batch: Vec::new(),
-            closed: Closed::default(),
+            closed: ClosedPorts::default(),
         })
     }
 

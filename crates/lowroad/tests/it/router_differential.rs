@@ -180,6 +180,11 @@ impl Subject for Rig {
         }
     }
 
+    fn explanation(&self) -> String {
+        let status = answer(&self.folder.path().join("r.sock"), &["status"]);
+        status["policy"].to_string()
+    }
+
     fn expected(&self, case: &Case) -> Option<[Outcome; 2]> {
         case.router
     }

@@ -4,19 +4,16 @@ use std::collections::BTreeMap;
 
 use control::metrics::MetricSet;
 
-use super::Core;
 use super::view::{StreamView, SubscriberView, name};
 use crate::counters::{DropReason, Drops};
 
-impl Core {
-    /// One scrape. Each datapath's counters are read once.
-    pub fn metrics(&self) -> MetricSet {
-        let mut metrics = MetricSet::new();
-        for view in self.counters() {
-            add_stream(&mut metrics, &view);
-        }
-        metrics
+/// The metrics of all streams.
+pub(super) fn metrics(views: &[StreamView]) -> MetricSet {
+    let mut metrics = MetricSet::new();
+    for view in views {
+        add_stream(&mut metrics, view);
     }
+    metrics
 }
 
 fn add_stream(metrics: &mut MetricSet, view: &StreamView) {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
+use control::metrics::MetricSet;
 use datapath::Detachment;
 use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
 use super::instance::Counts;
 use super::stream::{Stream, Subscriber};
-use super::{Core, State, switch};
+use super::{Core, State, metrics, switch};
 use crate::counters::{DropReason, Drops, SubscriberCounters, Traffic};
 use crate::handover::FastPath;
 use crate::plan::drop_reason;
@@ -91,6 +92,11 @@ impl Core {
     /// Every stream's counts.
     pub fn counters(&self) -> Vec<StreamView> {
         self.lock().views()
+    }
+
+    /// One scrape. Each datapath's counters are read once.
+    pub fn metrics(&self) -> MetricSet {
+        metrics::metrics(&self.counters())
     }
 
     /// The forwarding paths of every stream, or of one.

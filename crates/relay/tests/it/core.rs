@@ -54,7 +54,7 @@ fn a_fast_path_follows_its_devices_address() {
 
 #[test]
 fn a_latch_is_the_first_senders_until_it_is_silent() {
-    const TIMEOUT: Duration = Duration::from_secs(1);
+    const LATCH_TIMEOUT: Duration = Duration::from_secs(1);
     const SECOND: &str = "10.91.0.1:4001";
     if !sys::require::root() {
         return;
@@ -63,7 +63,7 @@ fn a_latch_is_the_first_senders_until_it_is_silent() {
         let rig = Rig::new(None);
         let mut spec = stream(datapath, INGEST, vec![subscriber("s", "10.91.1.2:6000")]);
         spec.source = Source::Latch;
-        spec.latch_timeout = Span(TIMEOUT);
+        spec.latch_timeout = Span(LATCH_TIMEOUT);
         let core = rig.serve(vec![spec]);
         let send = |from| rig.inject(&datagram(from, INGEST, *b"x").frame());
         let holder = |text: &str| Some(text.parse::<SocketAddr>().unwrap());
@@ -73,7 +73,7 @@ fn a_latch_is_the_first_senders_until_it_is_silent() {
         send(SECOND);
         let view = await_counts(&core, |view| view.received.packets == 2);
         // Unless it took as long as a silence to come here.
-        if began.elapsed() < TIMEOUT {
+        if began.elapsed() < LATCH_TIMEOUT {
             assert_eq!(view.latched, holder(SENDER), "{datapath}");
             let denied = view.drops.0.get(&DropReason::SourceDenied);
             assert_eq!(denied, Some(&1), "{datapath}");

@@ -133,6 +133,12 @@ impl Subject for RelayFixture {
         }
     }
 
+    fn explanation(&self) -> String {
+        let streams = self.core.explain(None).unwrap();
+        let lines: Vec<String> = streams.iter().map(ToString::to_string).collect();
+        lines.join("\n")
+    }
+
     fn expected(&self, case: &Case) -> Option<[Outcome; 2]> {
         // The network stack sends what tc hands it by the device's own traffic control.
         let is_honoured =
@@ -161,7 +167,12 @@ fn shell(space: &Space, line: &str) -> Result<(), String> {
 #[test]
 fn what_is_relayed_is_what_a_socket_receives_and_sends() {
     if sys::require::root() {
-        compare(&singles(), RelayFixture::new(REFERENCE), &DATAPATHS, RelayFixture::new);
+        compare(
+            &singles(),
+            RelayFixture::new(REFERENCE),
+            &DATAPATHS,
+            RelayFixture::new,
+        );
     }
 }
 
@@ -169,7 +180,12 @@ fn what_is_relayed_is_what_a_socket_receives_and_sends() {
 #[ignore = "pairs of policies"]
 fn what_is_relayed_under_two_policies_is_what_a_socket_receives_and_sends() {
     if sys::require::root() {
-        compare(&pairs(), RelayFixture::new(REFERENCE), &DATAPATHS, RelayFixture::new);
+        compare(
+            &pairs(),
+            RelayFixture::new(REFERENCE),
+            &DATAPATHS,
+            RelayFixture::new,
+        );
     }
 }
 
@@ -177,7 +193,12 @@ fn what_is_relayed_under_two_policies_is_what_a_socket_receives_and_sends() {
 fn policies_of_optional_modules_hold_for_relayed_packets() {
     if sys::require::root() {
         let cases = optional();
-        let unavailable = compare(&cases, RelayFixture::new(REFERENCE), &DATAPATHS, RelayFixture::new);
+        let unavailable = compare(
+            &cases,
+            RelayFixture::new(REFERENCE),
+            &DATAPATHS,
+            RelayFixture::new,
+        );
         policies::require(&cases, &unavailable);
     }
 }

@@ -6,7 +6,7 @@ use relay::counters::Drops;
 use relay::spec::StreamSpec;
 
 use crate::common::relay_rig::{Capture, Rig, SENDER_MAC, datagram};
-use crate::common::space::PATIENCE;
+use crate::common::space::TIMEOUT;
 
 const DATAPATHS: [&str; 7] = ["recv", "mmsg", "gso", "busy", "tc", "xdp", "af-xdp"];
 const INGEST: &str = "10.91.0.2:5004";
@@ -242,7 +242,7 @@ fn check(datapath: &str) {
             .collect();
         let drops: Option<Drops> = case.drops.map(|drops| serde_json::from_str(drops).unwrap());
         // A busy machine may be late.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let result = case.run(&rig, datapath);
             if result.0 == copies && drops.as_ref().is_none_or(|drops| result.1 == *drops) {

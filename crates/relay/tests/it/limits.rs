@@ -128,7 +128,7 @@ fn restart_container(rig: &Rig, core: &Core) {
     rig.ip("link delete d0");
     add_device(rig, 0);
     let before = delivered(core);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while delivered(core) == before {
         assert!(Instant::now() < deadline, "{:?}", core.explain(None));
         send(rig);

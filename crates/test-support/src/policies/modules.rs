@@ -90,8 +90,9 @@ const POLICIES: &[Policy] = &[
     policy(
         "tc qdisc replace dev OUTDEV root handle 1: fq_codel; tc filter add dev OUTDEV parent 1: protocol ip pref 9 matchall action drop",
         ROOT,
-        [R, K],
-        [R, K],
+        // What no filter classifies is dropped as well.
+        [R, R],
+        [R, R],
     ),
     policy("tc qdisc replace dev OUTDEV root fq", ROOT, [F, F], [F, F]),
     policy(

@@ -424,7 +424,7 @@ fn a_port_that_is_closed_returns_its_frames() {
             }
             let mut lost = 0;
             pump.close(port, |_, outcome| {
-                lost += u32::from(outcome == Outcome::Lost)
+                lost += u32::from(outcome == Outcome::Lost);
             });
             assert_eq!(lost, 10, "round {round}");
             assert_eq!((pump.free.len(), pump.lost_frames()), (412, 0));

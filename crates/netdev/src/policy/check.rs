@@ -15,6 +15,7 @@ pub enum Check {
     NftIngress,
     NftPrerouting,
     /// The device is a port of a bridge or a bond, or belongs to a VRF: its packets are not routed as the device's own.
+    /// For a socket of this machine, only a VRF counts.
     Controller,
     /// Policy routing rules beyond those that every system has.
     IpRules,
@@ -55,6 +56,7 @@ impl Check {
         Self::TcIngress,
         Self::NftIngress,
         Self::NftPrerouting,
+        Self::Controller,
         Self::ReversePath,
         Self::Ipvs,
         Self::NftInput,
@@ -69,7 +71,7 @@ impl Check {
         Self::NftEgress,
         Self::TcEgress,
     ];
-    const RECEIVE_CHECKS: usize = 8;
+    const RECEIVE_CHECKS: usize = 9;
     /// Those of [`Self::LOCAL`] that packets to a socket meet.
     pub const RECEIVE: &[Self] = Self::LOCAL.split_at(Self::RECEIVE_CHECKS).0;
     /// Those of [`Self::LOCAL`] that packets from a socket meet.

@@ -12,7 +12,7 @@ use super::{
     ipvs,
 };
 use crate::attach::Direction;
-use crate::{Error, Netlink};
+use crate::{Error, Link, Netlink};
 
 /// Follows the policy of the network namespace in which it was made.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct PolicyMonitor {
     source: Source,
     netlink: Netlink,
     names: BTreeMap<u32, String>,
+    /// The VRF that a device belongs to: sockets outside it receive nothing by the device.
+    vrf_ports: BTreeMap<u32, String>,
     routing: Routing,
     routing_policy: RoutingPolicy,
     /// Whether `routing_policy` was ever read.
@@ -67,6 +69,7 @@ impl PolicyMonitor {
             source,
             netlink: Netlink::new()?,
             names: BTreeMap::new(),
+            vrf_ports: BTreeMap::new(),
             routing: Routing::open()?,
             routing_policy: RoutingPolicy::default(),
             is_routing_known: false,
@@ -111,6 +114,9 @@ impl PolicyMonitor {
         changed |= control != self.traffic_control;
         self.traffic_control = control;
         if let Ok(links) = links {
+            let ports = vrf_ports(&links);
+            changed |= ports != self.vrf_ports;
+            self.vrf_ports = ports;
             let names = links.into_iter().map(|link| (link.index, link.name));
             let before = mem::replace(&mut self.names, names.collect());
             changed |= before != self.names;
@@ -168,6 +174,7 @@ impl PolicyMonitor {
         let routes = self.service_routes.as_ref();
         self.is_empty_for_forwarding()
             && self.cgroup.is_empty()
+            && self.vrf_ports.is_empty()
             && self.is_routing_known
             && !self.checks_sources()
             && routes.is_none_or(ServiceRoutes::is_empty)
@@ -193,6 +200,7 @@ impl PolicyMonitor {
             (_, Check::TcIngress) => self.traffic_control(Direction::Ingress, index(&flow.ingress)),
             (_, Check::TcEgress) => self.traffic_control(Direction::Egress, index(&flow.egress)),
             (_, Check::IpRules) => self.routing_by_headers(flow),
+            (_, Check::Controller) => self.vrf(flow),
             (_, Check::CgroupIngress) => self.cgroup.on_receive(),
             (_, Check::CgroupEgress) => self.cgroup.on_send(),
             (_, Check::Ipvs) => self.virtual_services(),
@@ -251,10 +259,33 @@ impl PolicyMonitor {
         }
     }
 
+    fn vrf(&self, flow: &Flow) -> Verdict {
+        let ingress = flow.ingress.as_ref();
+        let found = ingress.and_then(|device| Some((device, self.vrf_ports.get(&device.index)?)));
+        match found {
+            Some((device, vrf)) => {
+                Verdict::Kernel(format!("{} belongs to the VRF {vrf}", device.name))
+            }
+            None => Verdict::Accept,
+        }
+    }
+
     fn virtual_services(&self) -> Verdict {
         match &self.virtual_service {
             Some(service) => Verdict::Kernel(format!("the IPVS service {service}")),
             None => Verdict::Accept,
         }
     }
+}
+
+/// The devices that belong to a VRF, by index, with its name.
+fn vrf_ports(links: &[Link]) -> BTreeMap<u32, String> {
+    let is_vrf = |link: &&Link| link.kind.as_deref() == Some("vrf");
+    let vrfs: BTreeMap<u32, &str> = links
+        .iter()
+        .filter(is_vrf)
+        .map(|link| (link.index, link.name.as_str()))
+        .collect();
+    let port = |link: &Link| Some((link.index, (*vrfs.get(&link.controller?)?).to_owned()));
+    links.iter().filter_map(port).collect()
 }

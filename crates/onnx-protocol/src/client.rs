@@ -3,12 +3,13 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use datapath::Missing;
+use nix::sys::signal::Signal;
 
 use crate::find::missing;
 use crate::frame::{self, Error as FrameError};
@@ -220,6 +221,12 @@ impl Process {
         let status = self.end();
         match error {
             Some(FrameError::Closed | FrameError::Truncated) => match status {
+                Ok(status) if status.signal() == Some(Signal::SIGXCPU as i32) => format!(
+                    "ended early ({status}): the model takes more CPU time than one of its size may"
+                ),
+                Ok(status) if status.signal() == Some(Signal::SIGABRT as i32) => format!(
+                    "ended early ({status}): the model takes more memory than one of its size may, or is nested too deep"
+                ),
                 Ok(status) => format!(
                     "ended early ({status}): start again; if memory was short, the kernel's log says so"
                 ),

@@ -7,6 +7,7 @@
 //! A session is: [`Request::Hello`], [`Request::Load`], any number of [`Request::Score`], [`Request::Bye`]. The
 //! evaluator also ends when the socket is closed, so that it does not outlive the program.
 
+pub mod budget;
 mod client;
 mod find;
 pub mod frame;

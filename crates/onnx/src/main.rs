@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::print_stderr, reason = "a program says why it ends")]
 
+mod budget;
 mod graph;
 mod inputs;
 mod network;

@@ -1,5 +1,6 @@
 //! A model in ONNX, planned for any number of rows, and asked about them.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use onnx_protocol::Model;
 use tract_onnx::prelude::{InferenceModelExt, IntoRunnable, TypedRunnableModel};
 
+use crate::budget;
 use crate::graph::{Graph, describe};
 use crate::inputs::Inputs;
 use crate::output::{self, Scores};
@@ -35,10 +37,14 @@ impl Network {
     /// Reads the file that a manifest names, and refuses what does not fit.
     pub(crate) fn load(model: Model) -> Result<Self, LoadError> {
         let path = model.file();
+        let size = std::fs::metadata(&path).map_err(LoadError::File)?.len();
+        budget::limit_memory(size)
+            .and_then(|()| budget::limit_loading(size))
+            .map_err(LoadError::File)?;
         let bytes = std::fs::read(&path).map_err(LoadError::File)?;
         // What tract takes for granted of a file it asserts.
         let network = catch_unwind(AssertUnwindSafe(|| Self::read(model, &path, &bytes)));
-        let network = network.unwrap_or_else(|_| Err("does not hang together".to_owned()));
+        let network = network.unwrap_or_else(|panic| Err(meaning(&*panic)));
         network.map_err(LoadError::Model)
     }
 
@@ -115,6 +121,16 @@ impl Network {
         let output = outputs.first().ok_or("gives nothing")?;
         output::numbers(output, rows, self.model.classes.len())
     }
+}
+
+/// What a panic of tract says about a model.
+fn meaning(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<String>();
+    let what = match message.is_some_and(|message| message.starts_with("failed to allocate")) {
+        true => "takes more memory than a model of its size may",
+        false => "does not hang together",
+    };
+    what.to_owned()
 }
 
 /// What to do about nulls.

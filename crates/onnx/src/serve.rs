@@ -14,6 +14,7 @@ use onnx_protocol::frame::{self, Error as FrameError};
 use onnx_protocol::memory::Memory;
 use onnx_protocol::{Reply, Request, VERSION};
 
+use crate::budget;
 use crate::network::{LoadError, Network};
 
 /// Why a session ended before its end.
@@ -49,6 +50,7 @@ pub(crate) fn run() -> Result<(), Error> {
         .into_iter()
         .collect();
     signals.thread_block().map_err(io::Error::from)?;
+    budget::dump_nothing()?;
     let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
     if socket.peer_addr().is_err() {
         return Err(Error::NotASocket);
@@ -132,6 +134,7 @@ fn unreadable(error: &io::Error) -> Reply {
 }
 
 fn score(network: &Network, rows: usize, memory: &mut Memory) -> Result<Reply, Error> {
+    budget::limit_scoring(rows)?;
     let columns = memory.read_inputs(rows, network.columns())?;
     match network.score(&columns) {
         Ok(scores) => memory.write_scores(&scores.probabilities, &scores.classes)?,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Error;
+
 /// A classifier of trees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
@@ -148,6 +150,18 @@ pub(super) fn outputs_of(classes: usize) -> usize {
     if classes == 2 { 1 } else { classes }
 }
 
+/// The same, of a file with so many trees. A file may claim any number of classes, and each output takes
+/// memory: no training program saves an output that no tree adds to.
+pub(super) fn outputs_of_trees(classes: usize, trees: usize) -> Result<usize, Error> {
+    let outputs = outputs_of(classes);
+    if outputs > trees.max(1) {
+        return Err(Error::model(&format!(
+            "claims {classes} classes and has {trees} trees: each class has its own; save the whole model again"
+        )));
+    }
+    Ok(outputs)
+}
+
 impl Tree {
     fn check(&self, inputs: usize, outputs: usize) -> Result<(), String> {
         if self.nodes.is_empty() {
@@ -169,7 +183,8 @@ impl Tree {
                 }
                 Node::Split(split) => waiting.extend([split.left, split.right]),
                 Node::Leaf(values) => {
-                    if values.is_empty() || self.output + values.len() > outputs {
+                    let last = self.output.saturating_add(values.len());
+                    if values.is_empty() || last > outputs {
                         return Err("a leaf for outputs that are not there".to_owned());
                     }
                     if values.iter().any(|value| !value.is_finite()) {

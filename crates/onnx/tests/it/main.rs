@@ -1,6 +1,7 @@
 //! Models in ONNX: what scikit-learn says of rows is said here, and what does not fit is refused.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod budget;
 mod process;
 mod refusals;
 mod session;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Content, Importer};
 use crate::model::Error;
-use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree, outputs_of};
+use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree, outputs_of_trees};
 
 pub(super) const IMPORTER: Importer = Importer {
     saved_by: "LightGBM's save_model(\"x.txt\")",
@@ -29,11 +29,13 @@ fn read(text: &str) -> Result<Forest, Error> {
         0 | 1 => 2,
         many => many,
     };
-    let outputs = outputs_of(classes);
+    let sections: Vec<&str> = sections.collect();
+    let outputs = outputs_of_trees(classes, sections.len())?;
     if get::<usize>(&header, "num_tree_per_iteration")? != outputs {
         return Err(Error::model("has another number of trees than of classes"));
     }
     let trees: Result<Vec<Tree>, Error> = sections
+        .into_iter()
         .enumerate()
         .map(|(at, text)| tree(&section(text), at % outputs))
         .collect();
@@ -51,7 +53,7 @@ fn read(text: &str) -> Result<Forest, Error> {
     let average = header.contains_key("average_output");
     let divisor = if average { trees.len() / outputs } else { 1 };
     Ok(Forest {
-        inputs: get::<usize>(&header, "max_feature_idx")? + 1,
+        inputs: get::<usize>(&header, "max_feature_idx")?.saturating_add(1),
         names: (!made_up).then_some(names),
         labels: None,
         classes,
@@ -120,6 +122,9 @@ fn tree(section: &Section<'_>, output: usize) -> Result<Tree, Error> {
         ));
     }
     let values: Vec<f64> = list(section, "leaf_value")?;
+    if values.len() != leaves {
+        return Err(Error::model("has another number of leaves than it says"));
+    }
     let splits = leaves.saturating_sub(1);
     let mut nodes = Vec::with_capacity(splits + leaves);
     if splits > 0 {
@@ -149,9 +154,6 @@ fn tree(section: &Section<'_>, output: usize) -> Result<Tree, Error> {
         }
     }
     nodes.extend(values.into_iter().map(|value| Node::Leaf(vec![value])));
-    if nodes.len() != splits + leaves {
-        return Err(Error::model("has another number of leaves than it says"));
-    }
     Ok(Tree { output, nodes })
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Importer;
 use crate::model::Error;
-use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree, outputs_of};
+use crate::model::forest::{Compare, Forest, Link, Missing, Node, Split, Tree, outputs_of_trees};
 
 pub(super) const IMPORTER: Importer = Importer {
     saved_by: "XGBoost's save_model(\"x.json\")",
@@ -98,7 +98,8 @@ fn read(json: &Value) -> Result<Forest, Error> {
         many => many,
     };
     check(&learner, &file)?;
-    let (link, base) = objective(&learner, classes)?;
+    let outputs = outputs_of_trees(classes, file.trees.len())?;
+    let (link, base) = objective(&learner, outputs)?;
     let trees = file.trees.iter().zip(&file.tree_info);
     let trees = trees.map(|(tree, output)| tree.tree(*output));
     let names = learner.feature_names;
@@ -125,11 +126,12 @@ fn check(learner: &Learner, file: &Trees) -> Result<(), Error> {
     let Some(best) = &learner.attributes.best_iteration else {
         return Ok(());
     };
-    let best = count(best)? + 1;
-    let outputs = file.tree_info.iter().max().map_or(1, |most| most + 1);
+    let best = count(best)?.saturating_add(1);
+    let outputs = file.tree_info.iter().max();
+    let outputs = outputs.map_or(1, |most| most.saturating_add(1));
     let beside = file.gbtree_model_param.num_parallel_tree.as_deref();
-    let rounds = outputs * count(beside.unwrap_or("1"))?.max(1);
-    if file.trees.len() > best * rounds {
+    let rounds = outputs.saturating_mul(count(beside.unwrap_or("1"))?.max(1));
+    if file.trees.len() > best.saturating_mul(rounds) {
         return Err(Error::model(&format!(
             "has trees beyond its best iteration, which some predictions use and some do not: save model[:{best}]"
         )));
@@ -138,7 +140,7 @@ fn check(learner: &Learner, file: &Trees) -> Result<(), Error> {
 }
 
 /// What sums mean, and where they start: the file has that as a probability.
-fn objective(learner: &Learner, classes: usize) -> Result<(Link, Vec<f64>), Error> {
+fn objective(learner: &Learner, outputs: usize) -> Result<(Link, Vec<f64>), Error> {
     let base = &learner.learner_model_param.base_score;
     let base: Result<Vec<f64>, _> = base
         .trim_matches(['[', ']'])
@@ -161,7 +163,6 @@ fn objective(learner: &Learner, classes: usize) -> Result<(Link, Vec<f64>), Erro
             return Err(Error::model(&what));
         }
     };
-    let outputs = outputs_of(classes);
     match base.as_slice() {
         [one] => Ok((link, vec![*one; outputs])),
         many if many.len() == outputs => Ok((link, base)),

@@ -170,6 +170,73 @@ fn formats_beyond_what_is_compiled() {
     }
 }
 
+/// Each claim is refused before memory is taken for it.
+#[test]
+fn counts_that_a_file_does_not_bear_out() {
+    let scratch = tempfile::tempdir().unwrap();
+    let claim = |model: &str, trees: &str, changes: &[(&str, &str)]| {
+        for name in [format!("{model}.toml"), format!("{model}.{trees}")] {
+            let mut text = std::fs::read_to_string(saved::folder().join(&name)).unwrap();
+            if name.ends_with(trees) {
+                for (from, to) in changes {
+                    assert!(text.contains(from), "{from}");
+                    text = text.replace(from, to);
+                }
+            }
+            std::fs::write(scratch.path().join(name), text).unwrap();
+        }
+        said(&scratch.path().join(format!("{model}.toml")))
+    };
+    for many in ["4000000000", "18446744073709551615"] {
+        let error = claim(
+            "xgboost-3",
+            "trees.json",
+            &[("\"num_class\":\"3\"", &format!("\"num_class\":\"{many}\""))],
+        );
+        assert!(error.contains(&format!("claims {many} classes")), "{error}");
+        let classes = [
+            ("num_class=3", &*format!("num_class={many}")),
+            (
+                "num_tree_per_iteration=3",
+                &format!("num_tree_per_iteration={many}"),
+            ),
+        ];
+        let error = claim("lightgbm-3", "trees.txt", &classes);
+        assert!(error.contains(&format!("claims {many} classes")), "{error}");
+    }
+    for leaves in [
+        "100000000000",
+        "9223372036854775807",
+        "18446744073709551615",
+    ] {
+        let leaves = [("num_leaves=", &*format!("num_leaves={leaves}\nwas="))];
+        let error = claim("lightgbm-3", "trees.txt", &leaves);
+        assert!(
+            error.contains("another number of leaves than it says"),
+            "{error}"
+        );
+    }
+    let inputs = [(
+        "max_feature_idx=",
+        "max_feature_idx=18446744073709551615\nwas=",
+    )];
+    let error = claim("lightgbm-3", "trees.txt", &inputs);
+    assert!(error.contains("18446744073709551615 inputs"), "{error}");
+    let best = [(
+        "\"attributes\":{",
+        "\"attributes\":{\"best_iteration\":\"18446744073709551615\",",
+    )];
+    let error = claim(
+        "xgboost-3",
+        "trees.json",
+        &[
+            best[0],
+            ("\"num_class\":\"3\"", "\"num_class\":\"1000000\""),
+        ],
+    );
+    assert!(error.contains("claims 1000000 classes"), "{error}");
+}
+
 #[test]
 fn rows_of_another_kind() {
     let model = Model::load(&saved::folder().join("forest-2.toml")).unwrap();

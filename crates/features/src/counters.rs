@@ -1,6 +1,7 @@
 //! What became of every frame: exported in a flow, or dropped under a name.
 
 use datapath::{Classify, ErrorClass};
+use packet::pcap::Block;
 use serde_json::{Map, Value, json};
 
 use crate::flow::{End, Flow};
@@ -64,6 +65,8 @@ pub struct Seen {
     pub sampled_out: u64,
     /// Packets beyond those that may come in a second.
     pub rate_limited: u64,
+    /// Frames that were only counted, because the output had failed before they were read.
+    pub unread: u64,
     pub(crate) refused: [u64; REFUSALS.len()],
 }
 
@@ -91,6 +94,14 @@ pub struct Counters {
 }
 
 impl Seen {
+    /// Counts the frames of a block that nobody reads any more.
+    pub(crate) fn pass_over(&mut self, block: &Block) {
+        let frames = u64::try_from(block.len()).unwrap_or(0);
+        self.packets += frames;
+        self.unread += frames;
+        self.bytes += block.frames().map(|frame| frame.wire_length()).sum::<u64>();
+    }
+
     pub(crate) fn refuse(&mut self, why: Refused) {
         self.refuse_many(why, 1);
     }
@@ -111,6 +122,7 @@ impl Seen {
         self.filtered += other.filtered;
         self.sampled_out += other.sampled_out;
         self.rate_limited += other.rate_limited;
+        self.unread += other.unread;
         for (mine, theirs) in self.refused.iter_mut().zip(other.refused) {
             *mine += theirs;
         }
@@ -120,7 +132,7 @@ impl Seen {
     /// Frames that are in no flow, wanted or not.
     pub fn left_out(&self) -> u64 {
         let refused: u64 = self.refused.iter().sum();
-        refused + self.filtered + self.sampled_out + self.rate_limited
+        refused + self.filtered + self.sampled_out + self.rate_limited + self.unread
     }
 }
 
@@ -210,6 +222,7 @@ impl Counters {
             "filtered": seen.filtered,
             "sampled_out": seen.sampled_out,
             "rate_limited": seen.rate_limited,
+            "unread": seen.unread,
             "drops": drops,
         });
         if let (Some(account), Value::Object(more)) = (account.as_object_mut(), more) {

@@ -67,8 +67,7 @@ impl PacketReader {
         take: impl FnOnce(&Packet<'a>) -> T,
     ) -> Option<T> {
         self.seen.packets += 1;
-        let captured = u64::try_from(frame.bytes.len()).unwrap_or(0);
-        self.seen.bytes += u64::from(frame.original_length).max(captured);
+        self.seen.bytes += frame.wire_length();
         match &mut dissect(frame, self.tunnels) {
             Ok(packet) => {
                 if self.by_vlan {
@@ -198,7 +197,14 @@ impl RowExtractor {
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.stage.has_failed() || self.recorder.as_ref().is_some_and(Recorder::has_failed)
+        self.stage.failure().is_some() || self.recorder.as_ref().is_some_and(Recorder::has_failed)
+    }
+
+    /// Whether nobody wants more rows, which is no failure.
+    pub(crate) fn has_closed_pipe(&self) -> bool {
+        self.stage
+            .failure()
+            .is_some_and(sink::Error::is_closed_pipe)
     }
 
     /// The counters without a walk over the flows: packets that are not exported are taken to be open.

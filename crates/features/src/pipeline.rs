@@ -31,7 +31,7 @@ trait RowStage: Stage {
     fn begin(&mut self, time_ns: i64);
     fn flush(&mut self);
     fn rows(&self) -> (u64, u64);
-    fn has_failed(&self) -> bool;
+    fn failure(&self) -> Option<&Error>;
 }
 
 /// Takes flows that have ended.
@@ -111,8 +111,9 @@ impl FlowPipeline {
         self.stage().rows()
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
-        self.stage().has_failed()
+    /// Why the output takes no more, if it does not.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.stage().failure()
     }
 
     /// Ends every flow, and completes the output.
@@ -249,8 +250,8 @@ impl RowStage for FlowStage<RowWriter<Flow>> {
         self.output.counts()
     }
 
-    fn has_failed(&self) -> bool {
-        self.output.has_failed()
+    fn failure(&self) -> Option<&Error> {
+        self.output.failure()
     }
 }
 
@@ -319,8 +320,8 @@ impl<R: Row> RowStage for PacketStage<R> {
         self.rows.counts()
     }
 
-    fn has_failed(&self) -> bool {
-        self.rows.has_failed()
+    fn failure(&self) -> Option<&Error> {
+        self.rows.failure()
     }
 }
 

@@ -85,9 +85,9 @@ impl<R, H: Borrow<R>> RowWriter<R, H> {
         self.failed = result.err();
     }
 
-    /// Whether its sink takes no more.
-    pub fn has_failed(&self) -> bool {
-        self.failed.is_some()
+    /// Why its sink takes no more, if it does not.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failed.as_ref()
     }
 
     /// Rows that the output has or will have, and rows that are lost so far.

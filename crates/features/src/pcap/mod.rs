@@ -14,7 +14,7 @@ use arrow_schema::SchemaRef;
 use datapath::{Classify, ErrorClass};
 use packet::pcap::{Block, Error as PcapError, Reader};
 
-use crate::counters::{Counters, Refused, Unaccounted};
+use crate::counters::{Counters, Refused, Seen, Unaccounted};
 use crate::extractor::{Done, RowExtractor};
 use crate::options::Options;
 use crate::recording::Recorder;
@@ -27,6 +27,9 @@ pub struct Progress {
     pub packets: AtomicU64,
     /// Set to end the run early, with everything exported that was seen.
     pub stop: AtomicBool,
+    /// Set where the input ends by itself, as a file does: after the output has failed, the rest of the input
+    /// is read to count its packets.
+    pub counts_rest: AtomicBool,
     /// What each worker has said last.
     told: Mutex<Vec<SoFar>>,
 }
@@ -83,6 +86,8 @@ pub struct Summary {
     pub output: Option<sink::Error>,
     /// It was stopped.
     pub stopped: bool,
+    /// The input was read to its end; otherwise nothing is known of what followed.
+    pub ended: bool,
 }
 
 /// Why a run's rows are not those of the whole capture, or cannot be relied on.
@@ -97,8 +102,12 @@ pub enum Fault {
         "no frame has a link type that is read: Ethernet, raw IP, Linux SLL, PPP, BSD loopback"
     )]
     LinkType,
-    #[error("{why}; {lost} rows are lost")]
-    Output { why: String, lost: u64 },
+    #[error("{why}; {lost} rows are lost, and {rest}")]
+    Output {
+        why: String,
+        lost: u64,
+        rest: String,
+    },
     #[error(transparent)]
     Unaccounted(#[from] Unaccounted),
 }
@@ -113,11 +122,22 @@ impl Classify for Fault {
 }
 
 impl Summary {
-    /// What is wrong with the rows, if anything is; that somebody stopped the run is not.
+    /// What is wrong with the rows, if anything is. A stop is no fault, nor is a reader of standard output that
+    /// has closed it.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(why) = &self.output {
-            let (why, lost) = (why.to_string(), self.lost_rows);
-            return Err(Fault::Output { why, lost });
+            if why.is_closed_pipe() {
+                return Ok(());
+            }
+            let rest = match self.counters.seen.unread {
+                _ if !self.ended => "the rest of the capture was not read".to_owned(),
+                packets => format!("{packets} packets were not read"),
+            };
+            return Err(Fault::Output {
+                why: why.to_string(),
+                lost: self.lost_rows,
+                rest,
+            });
         }
         if let Some(why) = &self.input {
             let begins = self.counters.seen.packets > 0;
@@ -188,8 +208,8 @@ impl Run {
         };
         let work = RowExtractor::to_sink(self.schema, &self.options, sink);
         let mut work = work.recorded_by(recorder);
-        let input = frames(reader, progress, &mut work);
-        summary(work.finish(), input, progress)
+        let (input, rest) = frames(reader, progress, &mut work);
+        summary(work.finish(), input, rest, progress)
     }
 
     /// The same by so many workers: the same rows in another order.
@@ -207,8 +227,8 @@ impl Run {
             Ok(reader) => reader,
             Err(error) => return not_begun(sink, error),
         };
-        let (done, input) = parallel::run(self, workers, reader, sink, progress);
-        summary(done, input, progress)
+        let (done, input, rest) = parallel::run(self, workers, reader, sink, progress);
+        summary(done, input, rest, progress)
     }
 }
 
@@ -222,26 +242,64 @@ fn not_begun(mut sink: Box<dyn Sink>, error: PcapError) -> Summary {
         input: Some(error),
         output: None,
         stopped: false,
+        ended: false,
     }
 }
 
-fn summary(done: Done, input: Result<(), PcapError>, progress: &Progress) -> Summary {
+fn summary(done: Done, input: Result<bool, PcapError>, rest: Seen, progress: &Progress) -> Summary {
+    let mut counters = done.counters;
+    counters.seen = counters.seen.and(rest);
     Summary {
-        counters: done.counters,
+        counters,
         rows: done.rows,
         lost_rows: done.lost_rows,
+        ended: matches!(input, Ok(true)),
         input: input.err(),
         output: done.output.err(),
         stopped: progress.stop.load(Ordering::Relaxed),
     }
 }
 
-/// Takes every frame until there is none, the output takes no more, or a stop.
+/// Takes every frame until there is none, the output takes no more, or a stop. Whether there are no more, and what
+/// was counted without being taken.
 fn frames(
     mut reader: Reader<impl Read>,
     progress: &Progress,
     work: &mut RowExtractor,
-) -> Result<(), PcapError> {
+) -> (Result<bool, PcapError>, Seen) {
+    let mut rest = Seen::default();
+    let taken = take(&mut reader, progress, work);
+    let ended = match taken {
+        Ok(false) if work.has_failed() && !work.has_closed_pipe() => {
+            count_rest(&mut reader, progress, &mut rest)
+        }
+        taken => taken,
+    };
+    (ended, rest)
+}
+
+/// Counts the frames that follow once the output has failed, if the input ends by itself; whether there are no
+/// more.
+fn count_rest(
+    reader: &mut Reader<impl Read>,
+    progress: &Progress,
+    rest: &mut Seen,
+) -> Result<bool, PcapError> {
+    let mut block = Block::new();
+    while progress.counts_rest.load(Ordering::Relaxed) && !progress.stop.load(Ordering::Relaxed) {
+        if !reader.read_block(&mut block)? {
+            return Ok(true);
+        }
+        rest.pass_over(&block);
+    }
+    Ok(false)
+}
+
+fn take(
+    reader: &mut Reader<impl Read>,
+    progress: &Progress,
+    work: &mut RowExtractor,
+) -> Result<bool, PcapError> {
     let mut block = Block::new();
     let mut packets = 0;
     while reader.read_block(&mut block)? {
@@ -257,8 +315,8 @@ fn frames(
         progress.packets.store(packets, Ordering::Relaxed);
         progress.tell(0, work);
         if work.has_failed() || progress.stop.load(Ordering::Relaxed) {
-            break;
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }

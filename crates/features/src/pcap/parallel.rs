@@ -12,7 +12,7 @@ use std::thread;
 use packet::pcap::{Block, Error as PcapError, Reader};
 
 use super::{Progress, Run};
-use crate::counters::Counters;
+use crate::counters::{Counters, Seen};
 use crate::dissect::shard;
 use crate::extractor::{Done, Horizon, RowExtractor};
 use crate::options::Options;
@@ -25,12 +25,13 @@ const AHEAD: usize = 4;
 pub(super) fn run(
     run: &Run,
     workers: NonZeroU32,
-    reader: Reader<impl Read>,
+    mut reader: Reader<impl Read>,
     sink: Box<dyn Sink>,
     progress: &Progress,
-) -> (Done, Result<(), PcapError>) {
+) -> (Done, Result<bool, PcapError>, Seen) {
     let sink = Shared::new(sink);
     let (pool, failed) = (Pool::default(), AtomicBool::new(false));
+    let closed = AtomicBool::new(false);
     let options = part(run.schema.options(&run.options), workers);
     let works: Vec<RowExtractor> = (0..workers.get())
         .map(|_| RowExtractor::to_sink(run.schema, &options, sink.handle()))
@@ -39,12 +40,13 @@ pub(super) fn run(
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for (worker, mut work) in works.into_iter().enumerate() {
             let (sender, parts) = sync_channel::<Part>(AHEAD);
-            let (pool, failed) = (&pool, &failed);
+            let (pool, failed, closed) = (&pool, &failed, &closed);
             threads.push(scope.spawn(move || {
                 for part in parts {
                     take(&mut work, &part);
                     progress.tell(worker, &work);
                     if work.has_failed() {
+                        closed.fetch_or(work.has_closed_pipe(), Ordering::Relaxed);
                         failed.store(true, Ordering::Relaxed);
                     }
                     pool.give_back(part);
@@ -59,13 +61,20 @@ pub(super) fn run(
             pool: &pool,
             horizon: Horizon::default(),
         };
-        let read = handout.read(reader, progress, &failed);
+        let read = handout.read(&mut reader, progress, &failed);
         drop(handout);
+        let mut rest = Seen::default();
+        let read = match read {
+            Ok(false) if failed.load(Ordering::Relaxed) && !closed.load(Ordering::Relaxed) => {
+                super::count_rest(&mut reader, progress, &mut rest)
+            }
+            read => read,
+        };
         let done = threads.into_iter().map(|thread| {
             let ended = thread.join();
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        (done.fold(nothing(), and), read)
+        (done.fold(nothing(), and), read, rest)
     })
 }
 
@@ -130,17 +139,18 @@ struct Handout<'a> {
 }
 
 impl Handout<'_> {
+    /// Whether there is nothing more to read.
     fn read(
         &mut self,
-        mut reader: Reader<impl Read>,
+        reader: &mut Reader<impl Read>,
         progress: &Progress,
         failed: &AtomicBool,
-    ) -> Result<(), PcapError> {
+    ) -> Result<bool, PcapError> {
         let mut packets = 0;
         loop {
             let mut block = self.pool.block();
             if !reader.read_block(&mut block)? {
-                return Ok(());
+                return Ok(true);
             }
             let begin_ns = block.get(0).filter(|_| packets == 0);
             packets += u64::try_from(block.len()).unwrap_or(0);
@@ -148,7 +158,7 @@ impl Handout<'_> {
             self.hand_out(block, begin_ns);
             progress.packets.store(packets, Ordering::Relaxed);
             if failed.load(Ordering::Relaxed) || progress.stop.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(false);
             }
         }
     }

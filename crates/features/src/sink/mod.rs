@@ -12,6 +12,7 @@ mod scored;
 mod shared;
 mod text;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,8 +28,11 @@ pub use file::{FileSink, Format, Rotation, Series};
 pub use kafka::KafkaSink;
 pub use queue::Queue;
 pub use scored::{Backlog, Scored, Scorer, Unscored, scored_schema};
-pub use shared::Shared;
+pub use shared::{Completion, Shared};
 pub use text::json_lines;
+
+/// The name of standard output among files.
+const STANDARD_OUTPUT: &str = "-";
 
 /// Takes record batches of one schema.
 pub trait Sink: Send {
@@ -118,6 +122,8 @@ pub enum Error {
     NoElement(String),
     #[error("{path}: is a folder")]
     IsAFolder { path: String },
+    #[error("{path}: another run is writing this file; end it, or choose another name")]
+    InUse { path: String },
     #[error("{path}: only files can be rotated")]
     NotAFile { path: String },
     #[error("nats://{0}: names no subject; write nats://HOST:PORT/SUBJECT")]
@@ -142,6 +148,7 @@ impl Classify for Error {
             | Self::NoSubject(_)
             | Self::NoTopic(_)
             | Self::IsAFolder { .. }
+            | Self::InUse { .. }
             | Self::NotAFile { .. } => ErrorClass::Input,
             Self::Io { .. }
             | Self::Parquet { .. }
@@ -158,6 +165,11 @@ impl Classify for Error {
 }
 
 impl Error {
+    /// Whether the reader of standard output has closed it, as `head` does: it wants no more rows.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Io { path, cause } if path == STANDARD_OUTPUT && cause.kind() == ErrorKind::BrokenPipe)
+    }
+
     pub(crate) fn batch(source: ArrowError) -> Self {
         Self::Batch(source)
     }

@@ -1,4 +1,4 @@
-//! One output for several workers, completed once all of them have finished.
+//! One output for several workers, completed once all of them have finished, or later.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -28,15 +28,36 @@ struct State {
     given: Vec<u64>,
     /// Handles that have not finished.
     open: usize,
+    /// Completed by [`Shared::complete`], not with the last handle.
+    persistent: bool,
     is_finished: bool,
+}
+
+/// The rows of an output that is complete.
+#[derive(Debug)]
+pub struct Completion {
+    pub rows: u64,
+    pub lost_rows: u64,
+    pub result: Result<(), Error>,
 }
 
 impl Shared {
     pub fn new(sink: Box<dyn Sink>) -> Self {
+        Self::with(sink, false)
+    }
+
+    /// An output for workers that end while others are still to start: [`Self::complete`] completes it. What a
+    /// handle has lost is known only then.
+    pub fn persistent(sink: Box<dyn Sink>) -> Self {
+        Self::with(sink, true)
+    }
+
+    fn with(sink: Box<dyn Sink>, persistent: bool) -> Self {
         let state = State {
             sink,
             given: Vec::new(),
             open: 0,
+            persistent,
             is_finished: false,
         };
         Self(Arc::new(Common {
@@ -45,7 +66,23 @@ impl Shared {
         }))
     }
 
-    /// One more worker's handle; all are asked for before any finishes.
+    /// Completes the output, once all handles have finished.
+    pub fn complete(&self) -> Completion {
+        let mut state = self.0.lock();
+        let result = match std::mem::replace(&mut state.is_finished, true) {
+            true => Ok(()),
+            false => state.sink.finish(),
+        };
+        let lost_rows = state.sink.lost();
+        Completion {
+            rows: state.given.iter().sum::<u64>().saturating_sub(lost_rows),
+            lost_rows,
+            result,
+        }
+    }
+
+    /// One more worker's handle; unless the output outlives its handles, all are asked for before any
+    /// finishes.
     pub fn handle(&self) -> Box<dyn Sink> {
         let mut state = self.0.lock();
         state.open += 1;
@@ -101,7 +138,7 @@ impl Sink for Handle {
         let mut state = all_finished
             .wait_while(state, |state| state.open > 0)
             .unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut state.is_finished, true) {
+        if state.persistent || std::mem::replace(&mut state.is_finished, true) {
             return Ok(());
         }
         state.sink.finish()

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -14,11 +16,12 @@ use arrow_array::{
     UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
+use features::pcap::Progress;
 use features::sink::{FileSink, Format, Mode, Queue, Rotation, SchemaRef, Sink};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::common::disk::mount_disk;
-use crate::common::wait_until;
+use crate::common::{capture, run, wait_until};
 
 const ROWS: usize = 1024;
 
@@ -204,6 +207,100 @@ fn a_full_disk_ends_a_run_with_a_readable_file_and_an_exact_count() {
             });
         }
     }
+}
+
+#[test]
+fn packets_that_a_full_disk_kept_from_being_read_are_counted() {
+    let capture = capture(4000);
+    let frames = packet::pcap::Reader::new(capture.as_slice()).unwrap();
+    let frames = u64::try_from(frames.count()).unwrap();
+    for format in [Format::Arrow, Format::Csv, Format::JsonLines] {
+        for threads in [1, 3] {
+            for counts_rest in [true, false] {
+                with_small_disk(512, |disk| {
+                    let run = run("flow.v1");
+                    let path = disk.join("flows").with_extension(format.name());
+                    let (none, rows) = (Rotation::default(), run.arrow_schema());
+                    let sink = FileSink::create(&path, format, &rows, none, Mode::Whole);
+                    let progress = Progress::default();
+                    progress.counts_rest.store(counts_rest, Ordering::Relaxed);
+                    let threads = NonZeroU32::new(threads).unwrap();
+                    let sink = Box::new(sink.unwrap());
+                    let summary = run.run_on(threads, capture.as_slice(), sink, &progress);
+                    let counters = summary.counters;
+                    let what = format!("{format:?}, {threads} threads: {counters:?}");
+                    assert_eq!(counters.unaccounted(), 0, "{what}");
+                    let unread = counters.seen.unread;
+                    assert_eq!(counters.seen.packets == frames, counts_rest, "{what}");
+                    assert_eq!(unread > 0, counts_rest, "{what}");
+                    let said = summary.check().unwrap_err().to_string();
+                    let rest = if counts_rest {
+                        format!("{unread} packets were not read")
+                    } else {
+                        "the rest of the capture was not read".to_owned()
+                    };
+                    assert!(
+                        said.contains("No space left") && said.contains(&rest),
+                        "{said}"
+                    );
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_another_run_writes_is_refused_until_it_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.csv");
+    let open = || {
+        FileSink::create(
+            &path,
+            Format::Csv,
+            &schema(),
+            Rotation::default(),
+            Mode::Whole,
+        )
+    };
+    let mut noise = Noise(1);
+    let mut first = open().unwrap();
+    first.write(&noise.batch()).unwrap();
+    let refused = open().unwrap_err().to_string();
+    let expected = format!(
+        "{}: another run is writing this file; end it, or choose another name",
+        path.display()
+    );
+    assert_eq!(refused, expected);
+    first.finish().unwrap();
+    assert_eq!(rows(&path), ROWS as u64);
+    // What a run left that was killed is no obstacle.
+    fs::write(path.with_extension("csv.tmp"), "left").unwrap();
+    let mut second = open().unwrap();
+    for _ in 0..2 {
+        second.write(&noise.batch()).unwrap();
+    }
+    second.finish().unwrap();
+    assert_eq!(rows(&path), 2 * ROWS as u64);
+    assert_eq!(files(folder.path()), [path]);
+}
+
+#[test]
+fn two_runs_that_rotate_under_one_name_write_files_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.csv");
+    let rotation = Rotation {
+        size: Some(1 << 30),
+        every: None,
+    };
+    let mut sinks = [1, 2].map(|_| create(&path, Format::Csv, rotation, Mode::Whole));
+    for sink in &mut sinks {
+        sink.write(&Noise(2).batch()).unwrap();
+    }
+    for sink in &mut sinks {
+        sink.finish().unwrap();
+    }
+    let written: Vec<u64> = files(folder.path()).iter().map(|path| rows(path)).collect();
+    assert_eq!(written, [ROWS as u64; 2]);
 }
 
 #[test]

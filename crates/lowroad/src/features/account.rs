@@ -13,6 +13,7 @@ pub(super) fn words(counters: &Counters, rows: u64) -> String {
         (seen.filtered, "filtered"),
         (seen.sampled_out, "sampled out"),
         (seen.rate_limited, "over the rate limit"),
+        (seen.unread, "unread: the output had failed"),
     ] {
         if packets > 0 {
             text += &format!(", {packets} {what}");

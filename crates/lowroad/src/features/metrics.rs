@@ -131,6 +131,11 @@ fn add_account(metrics: &mut MetricSet, counters: &LiveCounters) {
             seen.rate_limited,
         ),
         (
+            "lowroad_features_unread_packets_total",
+            "Packets that were only counted, because the output had failed.",
+            seen.unread,
+        ),
+        (
             "lowroad_features_exported_packets_total",
             "Packets in flows that have ended.",
             exported.packets,

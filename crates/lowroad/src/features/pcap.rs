@@ -110,6 +110,9 @@ impl Reading<'_> {
         };
         let recorder = capture.as_ref().map(CaptureWriter::recorder);
         let progress = Progress::default();
+        progress
+            .counts_rest
+            .store(file.is_file(), Ordering::Relaxed);
         let started = Instant::now();
         let summary = thread::scope(|scope| {
             let running = scope.spawn(|| match recorder {

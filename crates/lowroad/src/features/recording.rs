@@ -104,6 +104,7 @@ impl CaptureWriter {
         let path = self.path.display();
         let lost = recorded.lost;
         let failed = match finished {
+            Err(error) if error.is_closed_pipe() => None,
             Err(error) => Some(format!("{error}; {lost} packets are missing from {path}")),
             Ok(()) if lost > 0 => Some(format!(
                 "{path}: {lost} packets are missing, which came faster than they were written"

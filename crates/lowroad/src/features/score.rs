@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use features::pcap::Run;
 use features::saved::SavedRows;
-use features::sink::Mode;
+use features::sink::{self, Mode};
 use process::shutdown::Shutdown;
 use serde_json::json;
 
@@ -65,13 +65,15 @@ impl Score {
         for batch in rows {
             let batch = batch
                 .map_err(|error| Failure::Input(format!("{}: {error}", self.input.display())))?;
-            written += batch.num_rows();
-            sink.write(&batch).or_fail()?;
-            if shutdown.requested() {
+            let taken = sink.write(&batch);
+            if !goes_on(taken)? || shutdown.requested() {
                 break;
             }
+            written += batch.num_rows();
         }
-        sink.finish().or_fail()?;
+        goes_on(sink.finish())?;
+        let lost = usize::try_from(sink.lost()).unwrap_or(usize::MAX);
+        let written = written.saturating_sub(lost);
         self.output.report(&if json {
             format!(
                 "{:#}\n",
@@ -83,5 +85,13 @@ impl Score {
                 account::without_score(Some(unscored.rows()))
             )
         })
+    }
+}
+
+/// Whether the output takes more: a reader of standard output that has closed it is no failure.
+fn goes_on(result: Result<(), sink::Error>) -> Result<bool, Failure> {
+    match result {
+        Err(error) if error.is_closed_pipe() => Ok(false),
+        result => result.or_fail().map(|()| true),
     }
 }

@@ -7,6 +7,7 @@ mod cli;
 mod datagrams;
 mod documentation;
 mod features_live;
+mod features_output;
 mod fuzz;
 mod http;
 mod interfaces;

@@ -54,6 +54,14 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
+impl Frame<'_> {
+    /// Bytes on the wire: at least those that were captured, whatever the file says.
+    pub fn wire_length(&self) -> u64 {
+        let captured = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
+        u64::from(self.original_length).max(captured)
+    }
+}
+
 /// A captured frame that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedFrame {

@@ -141,7 +141,7 @@ impl FileSink {
             return Ok(());
         };
         self.abandon();
-        if self.mode == Mode::Whole {
+        if self.mode == Mode::Whole || error.is_closed_pipe() {
             return Err(error);
         }
         if self.failed.is_none() {

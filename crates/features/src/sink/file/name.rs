@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Store;
-use crate::sink::Error;
+use crate::sink::{Error, STANDARD_OUTPUT};
 
 /// The names of a run's files.
 #[derive(Debug)]
@@ -42,13 +42,20 @@ impl Names {
         if is_special(&self.path) {
             return Store::stream(&self.path);
         }
-        let path = if self.series || self.opened > 0 {
-            self.next()
-        } else {
-            self.path.clone()
-        };
-        self.opened += 1;
-        Store::file(path)
+        let in_series = self.series || self.opened > 0;
+        loop {
+            let path = if in_series {
+                self.next()
+            } else {
+                self.path.clone()
+            };
+            self.opened += 1;
+            match Store::file(path) {
+                // The next number is free, or the one after it.
+                Err(Error::InUse { .. }) if in_series => {}
+                store => return store,
+            }
+        }
     }
 
     /// NAME-YYYYMMDDTHHMMSS-N.ENDING, which nothing has yet.
@@ -68,7 +75,7 @@ impl Names {
 
 /// Standard output, a pipe, a device: what is written there is gone at once.
 fn is_special(path: &Path) -> bool {
-    path == Path::new("-")
+    path == Path::new(STANDARD_OUTPUT)
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 

@@ -2,16 +2,16 @@
 //! room for its end.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use super::format::Chunk;
-use crate::sink::Error;
+use crate::sink::{Error, STANDARD_OUTPUT};
 
 /// Where chunks are put.
 pub(super) struct Store {
@@ -36,7 +36,12 @@ impl Store {
         let mut now = OsString::from(&path);
         now.push(".tmp");
         let now = PathBuf::from(now);
-        let file = File::create(&now).map_err(Error::io(&path))?;
+        let file = create_alone(&now).map_err(Error::io(&path))?;
+        let Some(file) = file else {
+            return Err(Error::InUse {
+                path: path.display().to_string(),
+            });
+        };
         Ok(Self {
             path,
             output: Output::File { file, now },
@@ -46,7 +51,7 @@ impl Store {
 
     /// Standard output, a pipe, or a device.
     pub(super) fn stream(path: &Path) -> Result<Self, Error> {
-        let stream: Box<dyn Write + Send> = if path == Path::new("-") {
+        let stream: Box<dyn Write + Send> = if path == Path::new(STANDARD_OUTPUT) {
             Box::new(io::stdout())
         } else {
             let opened = OpenOptions::new().write(true).open(path);
@@ -103,6 +108,33 @@ impl Store {
     pub(super) fn discard(&mut self) {
         if let Output::File { now, .. } = &self.output {
             let _ = fs::remove_file(now);
+        }
+    }
+}
+
+/// Creates a file, or empties what another run has left, and locks it until it is closed. None where a
+/// process has it open as this one would.
+fn create_alone(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    // Not truncated before it is known whose it is.
+    options.write(true).create(true).truncate(false);
+    loop {
+        let file = options.open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            // A file system without locks.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        // Between both calls another run may have given the file its name.
+        let named = fs::metadata(path)
+            .ok()
+            .map(|named| (named.dev(), named.ino()));
+        let own = file.metadata()?;
+        if named == Some((own.dev(), own.ino())) {
+            file.set_len(0)?;
+            return Ok(Some(file));
         }
     }
 }

@@ -110,9 +110,10 @@ fn model_and_capture_errors() {
             Fault::Output {
                 why: "full".to_owned(),
                 lost: 2,
+                rest: "3 packets were not read".to_owned(),
             }
             .into(),
-            failed("full; 2 rows are lost"),
+            failed("full; 2 rows are lost, and 3 packets were not read"),
         ),
     ]);
 }

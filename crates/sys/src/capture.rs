@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt};
+
 use crate::socket::check;
 
 /// `PACKET_IGNORE_OUTGOING`, since Linux 4.20.
@@ -204,6 +206,14 @@ impl Socket {
             length,
         };
         Ok((info, &buffer[from..TAG + captured]))
+    }
+
+    /// The socket's pending error, as an error: the device is down or gone. Reading it clears it.
+    pub(crate) fn take_error(&self) -> io::Result<()> {
+        match getsockopt(self, sockopt::SocketError)? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
     }
 
     /// The kernel's counters. Reading one resets it, so all are read here.

@@ -73,11 +73,12 @@ impl Ring {
         self.socket.statistics()
     }
 
-    /// Waits until a block is ours, at most this long.
+    /// Waits until a block is ours, at most this long. An error when the device is down or gone.
     pub fn wait(&self, at_most: Duration) -> io::Result<()> {
         let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
         let mut asked = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         match poll(&mut asked, timeout) {
+            Ok(_) if has_failed(&asked[0]) => self.socket.take_error(),
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -106,6 +107,11 @@ impl Ring {
         self.next = (self.next + 1) % self.shape.blocks;
         true
     }
+}
+
+fn has_failed(asked: &PollFd<'_>) -> bool {
+    let failed = |events: PollFlags| events.contains(PollFlags::POLLERR);
+    asked.revents().is_some_and(failed)
 }
 
 impl AsFd for Ring {

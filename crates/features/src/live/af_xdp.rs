@@ -88,7 +88,7 @@ impl Datapath<Features> for AfXdp {
             no_room: 0,
             _promiscuous: promiscuous,
         };
-        Workers::start(self.name(), vec![capturing])
+        Workers::start(self.name(), plan.ifindex, vec![capturing])
     }
 }
 

@@ -136,12 +136,16 @@ pub struct Ended {
 }
 
 impl LiveCounters {
-    /// What two workers have counted, as one.
-    pub(crate) fn and(self, other: Self) -> Self {
+    /// What two workers, or two runs, have counted, as one.
+    pub fn and(self, other: Self) -> Self {
+        let changed_queue = match (self.changed_queue, other.changed_queue) {
+            (Some(one), Some(two)) => Some(one + two),
+            (one, two) => one.or(two),
+        };
         Self {
             account: self.account.and(other.account),
             no_room: self.no_room + other.no_room,
-            changed_queue: self.changed_queue.or(other.changed_queue),
+            changed_queue,
             rows: self.rows + other.rows,
             lost_rows: self.lost_rows + other.lost_rows,
         }

@@ -35,7 +35,7 @@ impl Datapath<Features> for Recv {
         plan.without_model(self.name())?;
         plan.check_socket(self.name())?;
         let framed = group::open::<Sockets>(plan, 1)?;
-        Workers::start(self.name(), framed)
+        Workers::start(self.name(), plan.ifindex, framed)
     }
 }
 

@@ -39,7 +39,7 @@ impl Datapath<Features> for TcFlow {
             plane.attach_tc(plan.ifindex, *side)?;
         }
         let flows = Flows::new(plane, PlaneWork::new(plan), Hook::Tc, promiscuous);
-        Workers::start(self.name(), vec![flows])
+        Workers::start(self.name(), plan.ifindex, vec![flows])
     }
 }
 

@@ -39,7 +39,7 @@ impl Datapath<Features> for Tpacket {
         plan.without_model(self.name())?;
         plan.check_socket(self.name())?;
         let framed = group::open::<Blocks>(plan, half_the_cpus())?;
-        Workers::start(self.name(), framed)
+        Workers::start(self.name(), plan.ifindex, framed)
     }
 }
 

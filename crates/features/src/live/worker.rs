@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datapath::{Error, Running};
+use netdev::Netlink;
 
 use super::{Ended, Features, LiveCounters, Plan};
 
@@ -46,9 +47,10 @@ struct Shared {
 }
 
 impl Workers {
-    /// Starts a worker for each, under names that tools show.
+    /// Starts a worker for each, under names that tools show. They end when the device is deleted.
     pub(super) fn start<C: Capturing>(
         name: &str,
+        ifindex: u32,
         all: Vec<C>,
     ) -> Result<Box<dyn Running<Features>>, Error> {
         let mut workers = Self {
@@ -60,6 +62,7 @@ impl Workers {
             let shared = Arc::<Shared>::default();
             let worker = Worker {
                 capturing,
+                ifindex,
                 shared: Arc::clone(&shared),
                 stop: Arc::clone(&workers.stop),
             };
@@ -131,6 +134,7 @@ impl Shared {
 
 struct Worker<C> {
     capturing: C,
+    ifindex: u32,
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
 }
@@ -151,16 +155,39 @@ impl<C: Capturing> Worker<C> {
     fn capture(&mut self) -> Result<(), String> {
         let mut tick = now_ns();
         while !self.stop.load(Ordering::Relaxed) {
-            self.capturing.take()?;
+            if let Err(why) = self.capturing.take() {
+                return self.explain(why);
+            }
             let now = now_ns();
             if now - tick >= nanoseconds(TICK) {
                 tick = now;
+                self.find_device()?;
                 // What was stamped before now may still wait in the source.
                 self.capturing.tick(now - nanoseconds(TICK))?;
                 *lock(&self.shared.counters) = self.capturing.counters()?;
             }
         }
         self.drain()
+    }
+
+    /// When a device is deleted, programs in the kernel and rings report nothing: it is as if no packet came.
+    fn find_device(&self) -> Result<(), String> {
+        let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(self.ifindex));
+        match link {
+            Err(netdev::Error::NoInterface(_)) => Err("the interface was deleted".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// A device goes down before it is deleted, and a socket reports that it is down. Waits until it is known whether
+    /// the device is deleted as well.
+    fn explain(&self, why: String) -> Result<(), String> {
+        let deadline = Instant::now() + TICK;
+        while Instant::now() < deadline {
+            self.find_device()?;
+            thread::sleep(PATIENCE / 10);
+        }
+        Err(why)
     }
 
     /// What has arrived before the stop is still taken, unless it never ends.
@@ -187,6 +214,8 @@ fn nanoseconds(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LOOPBACK: u32 = 1;
 
     /// Goes wrong where it is told to.
     struct Faulty {
@@ -220,7 +249,9 @@ mod tests {
     }
 
     fn ended(faulty: Faulty) -> Ended {
-        Workers::start("faulty", vec![faulty]).unwrap().stop()
+        Workers::start("faulty", LOOPBACK, vec![faulty])
+            .unwrap()
+            .stop()
     }
 
     #[test]
@@ -252,7 +283,7 @@ mod tests {
             finishes: Ok(()),
             panics: true,
         };
-        let running = Workers::start("faulty", vec![faulty]).unwrap();
+        let running = Workers::start("faulty", LOOPBACK, vec![faulty]).unwrap();
         while running.failed().is_none() {
             thread::yield_now();
         }

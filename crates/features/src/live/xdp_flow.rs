@@ -41,7 +41,7 @@ impl Datapath<Features> for XdpFlow {
         kernel::connect(plan, &mut plane)?;
         plane.attach(plan.ifindex, self.mode)?;
         let flows = Flows::new(plane, PlaneWork::new(plan), Hook::Xdp, promiscuous);
-        Workers::start(self.name, vec![flows])
+        Workers::start(self.name, plan.ifindex, vec![flows])
     }
 }
 

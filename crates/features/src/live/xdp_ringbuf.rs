@@ -67,7 +67,7 @@ impl Datapath<Features> for XdpRingbuf {
                 Wakeup::Adaptive | Wakeup::Timer(_) => YOUNG_NS,
             },
         });
-        Workers::start(self.name(), records.collect())
+        Workers::start(self.name(), plan.ifindex, records.collect())
     }
 }
 

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use datapath::Datapath;
+use features::Options;
 use features::kernel::Wakeup;
 use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths};
+use features::schema::Schema;
 use features::sink::{Mode, Shared};
 use process::shutdown::Shutdown;
 use serde_json::json;
@@ -21,7 +23,7 @@ use super::metrics::{Metrics, MetricsServer};
 use super::models::{LiveModels, Models};
 use super::output::Output;
 use super::recording::{self, CaptureWriter, PcapOut};
-use crate::exit::{Failure, OrFail as _};
+use crate::exit::{self, Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Live {
@@ -33,6 +35,9 @@ pub(super) struct Live {
     /// Stop after this long [default: at SIGINT or SIGTERM]
     #[arg(long, value_name = "DURATION")]
     duration: Option<Span>,
+    /// Wait for the interface until it is there and up, also when it was deleted and comes back
+    #[arg(long)]
+    wait: bool,
     /// Capture packets that arrive, that this machine sends, or both
     #[arg(long, value_enum, default_value = "in")]
     direction: DirectionName,
@@ -92,34 +97,87 @@ impl Live {
         let shutdown = Shutdown::install().context("signals")?;
         let datapath = self.datapath()?;
         let metrics = self.metrics.serve()?;
-        let mut models = self.models.load()?;
-        let (plan, capture) = self.plan(&mut models)?;
-        let running = datapath.start(&plan)?;
-        // The plan keeps the outputs open.
-        drop(plan);
-        control::ready::notify().context("notifying the service manager")?;
-        let started = Instant::now();
-        let mut watch = Watch {
-            metrics,
-            models,
-            capture,
-            started,
+        let models = self.models.load()?;
+        let mut link = match self.wait {
+            true => None,
+            false => Some(self.link()?),
         };
-        self.watch(&shutdown, &*running, &mut watch);
+        let mut session = self.session(metrics, models)?;
+        if self.wait {
+            session.notify_ready()?;
+        }
+        let mut failed = None;
+        while let Some(ifindex) = link
+            .take()
+            .or_else(|| self.wait_for_link(&shutdown, &session))
+        {
+            match self.capture(&*datapath, ifindex, &shutdown, &mut session)? {
+                Some(why) if self.wait && session.goes_on && !self.is_ready(ifindex) => {
+                    tracing::warn!("{}: {why}; waiting until it is back", self.interface);
+                }
+                ended => {
+                    failed = ended;
+                    break;
+                }
+            }
+        }
+        self.finish(session, failed, json)
+    }
+
+    /// Runs the datapath on a device until the end of the run, or until it fails; says why it did.
+    fn capture(
+        &self,
+        datapath: &dyn Datapath<Features>,
+        ifindex: u32,
+        shutdown: &Shutdown,
+        session: &mut Session,
+    ) -> Result<Option<String>, Failure> {
+        let running = match datapath.start(&self.plan(ifindex, session)) {
+            Ok(running) => running,
+            // The device has gone again, or there are rows to complete.
+            Err(error) if session.has_captured || self.wait && !self.is_ready(ifindex) => {
+                return Ok(Some(error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        session.has_captured = true;
+        session.notify_ready()?;
+        self.watch(shutdown, &*running, session);
         let Ended { counters, failed } = running.stop();
-        watch.update(&counters);
-        let Watch {
+        session.before = session.before.and(counters);
+        Ok(failed)
+    }
+
+    /// Completes the outputs, and says what was done, then what went wrong.
+    fn finish(
+        &self,
+        mut session: Session,
+        failed: Option<String>,
+        json: bool,
+    ) -> Result<(), Failure> {
+        let written = session.output.complete();
+        let counters = LiveCounters {
+            rows: written.rows,
+            lost_rows: written.lost_rows,
+            ..session.before
+        };
+        session.update(&counters);
+        let Session {
             models, capture, ..
-        } = watch;
+        } = session;
         let recorded = capture.map_or_else(recording::Outcome::default, CaptureWriter::finish);
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
         let text = text(&counters, &models, &recorded, json);
         self.pcap_out.report(&self.output, &text)?;
+        if !self.has_reader() {
+            return Ok(counters.account.check()?);
+        }
         if let Some(why) = failed {
             return Err(Failure::Failed(anyhow!("{}: {why}", self.interface)));
         }
+        written.result.or_fail()?;
         if counters.lost_rows > 0 {
             let lost = counters.lost_rows;
             return Err(Failure::Failed(anyhow!("{lost} rows are lost")));
@@ -128,35 +186,89 @@ impl Live {
         Ok(counters.account.check()?)
     }
 
-    fn plan(&self, models: &mut LiveModels) -> Result<(Plan, Option<CaptureWriter>), Failure> {
-        let mut netlink =
-            netdev::Netlink::new().map_err(|error| Failure::Failed(anyhow!("netlink: {error}")))?;
-        let link = netlink.link_by_name(&self.interface);
-        let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
+    /// What lasts from device to device.
+    fn session(&self, metrics: MetricsServer, mut models: LiveModels) -> Result<Session, Failure> {
         let schema = match models.schema() {
             Some(theirs) => self.output.schema_or(theirs)?,
             None => self.output.schema()?,
         };
         let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
-        let output = Shared::new(models.sink(&self.output, &rows)?);
+        let output = Shared::persistent(models.sink(&self.output, &rows)?);
         let capture = self.pcap_out.start(Mode::Live, &self.output)?;
-        let plan = Plan {
-            interface: self.interface.clone(),
-            ifindex: link.index,
-            options,
+        Ok(Session {
             schema,
+            options,
+            output,
+            metrics,
+            models,
+            capture,
+            started: Instant::now(),
+            before: LiveCounters::default(),
+            goes_on: true,
+            has_captured: false,
+            is_ready: false,
+        })
+    }
+
+    fn plan(&self, ifindex: u32, session: &Session) -> Plan {
+        let output = session.output.clone();
+        Plan {
+            interface: self.interface.clone(),
+            ifindex,
+            options: session.options.clone(),
+            schema: session.schema,
             direction: self.direction.into(),
             promiscuous: self.promiscuous,
             tap: self.tap,
             workers: self.workers,
             sink: Arc::new(move || output.handle()),
             wakeup: self.wakeup,
-            model: models.slot(),
+            model: session.models.slot(),
             steer: self.steer,
-            recorder: capture.as_ref().map(CaptureWriter::recorder),
-        };
-        Ok((plan, capture))
+            recorder: session.capture.as_ref().map(CaptureWriter::recorder),
+        }
+    }
+
+    /// The index of the interface, which must be there.
+    fn link(&self) -> Result<u32, Failure> {
+        let mut netlink =
+            netdev::Netlink::new().map_err(|error| Failure::Failed(anyhow!("netlink: {error}")))?;
+        let link = netlink.link_by_name(&self.interface);
+        let link = link.map_err(|error| Failure::Input(format!("{}: {error}", self.interface)))?;
+        Ok(link.index)
+    }
+
+    /// The index of the interface once it is there and up; none where the run ends before.
+    fn wait_for_link(&self, shutdown: &Shutdown, session: &Session) -> Option<u32> {
+        loop {
+            let link = netdev::Netlink::new().and_then(|mut all| all.link_by_name(&self.interface));
+            if let Some(link) = link.ok().filter(|link| link.up) {
+                return Some(link.index);
+            }
+            let left = self.left(session);
+            if left.is_zero() || shutdown.wait(left.min(LOOK)) || !self.has_reader() {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the interface that was found is still there, and up.
+    fn is_ready(&self, ifindex: u32) -> bool {
+        let link = netdev::Netlink::new().and_then(|mut all| all.link_by_name(&self.interface));
+        link.is_ok_and(|link| link.index == ifindex && link.up)
+    }
+
+    /// Time until the end that was asked for.
+    fn left(&self, session: &Session) -> Duration {
+        self.duration.map_or(Duration::MAX, |all| {
+            all.0.saturating_sub(session.started.elapsed())
+        })
+    }
+
+    /// Whether the rows still have a reader: one that has closed standard output wants no more.
+    fn has_reader(&self) -> bool {
+        !self.output.is_standard() || exit::has_reader()
     }
 
     /// The requested datapath, if it can run here.
@@ -180,37 +292,57 @@ impl Live {
         &self,
         shutdown: &Shutdown,
         running: &dyn datapath::Running<Features>,
-        watch: &mut Watch,
+        session: &mut Session,
     ) {
         while running.failed().is_none() {
-            let left = self.duration.map_or(Duration::MAX, |all| {
-                all.0.saturating_sub(watch.started.elapsed())
-            });
-            if left.is_zero() || shutdown.wait(left.min(Duration::from_millis(500))) {
+            let left = self.left(session);
+            if left.is_zero() || shutdown.wait(left.min(LOOK)) || !self.has_reader() {
+                session.goes_on = false;
                 return;
             }
-            let counters = running.counters();
-            watch.update(&counters);
+            let counters = session.before.and(running.counters());
+            session.update(&counters);
             if io::stderr().is_terminal() {
-                show(&counters, watch.started);
+                show(&counters, session.started);
             }
         }
     }
 }
 
-/// The parts that are updated during a run.
-struct Watch {
+/// Between two looks at a run, or for an interface.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The outputs and counters of a run, which may see its interface go and come back.
+struct Session {
+    schema: &'static Schema,
+    options: Options,
+    output: Shared,
     metrics: MetricsServer,
     models: LiveModels,
     capture: Option<CaptureWriter>,
     started: Instant,
+    /// Counted on the interface while it was there before.
+    before: LiveCounters,
+    /// Nobody has asked for the end.
+    goes_on: bool,
+    has_captured: bool,
+    /// The service manager was told that the run has begun.
+    is_ready: bool,
 }
 
-impl Watch {
+impl Session {
     fn update(&mut self, counters: &LiveCounters) {
         let recorded = self.capture.as_ref().map(CaptureWriter::recorded);
         self.metrics
             .update(counters, self.models.update(), recorded);
+    }
+
+    /// Tells the service manager once that the run has begun.
+    fn notify_ready(&mut self) -> Result<(), Failure> {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            control::ready::notify().context("notifying the service manager")?;
+        }
+        Ok(())
     }
 }
 

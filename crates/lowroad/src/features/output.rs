@@ -68,7 +68,7 @@ impl Output {
     }
 
     /// Whether rows go to standard output, which then holds nothing else.
-    fn is_standard(&self) -> bool {
+    pub(super) fn is_standard(&self) -> bool {
         self.out == "-"
     }
 

@@ -10,10 +10,11 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netdev::{LinkSpec, Netlink};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::live_capture::{ADDRESS, Capture, FRAMES, account, live, scrape};
+use crate::live_capture::{ADDRESS, Capture, FLOWS, FRAMES, account, live, scrape, send_frames};
 use crate::relay_server::{Home, errors, lowroad};
 use crate::scrape::{self, write_token};
 
@@ -86,6 +87,96 @@ fn it_ends_by_itself_after_its_time() {
     // Columns, though no row.
     let rows = fs::read_to_string(capture.rows()).unwrap();
     assert!(rows.lines().count() >= 1);
+}
+
+/// Deletes the device of a capture, and waits until it is gone.
+fn delete_device(home: &Home) {
+    home.run(|| {
+        let mut netlink = Netlink::new().unwrap();
+        let index = netlink.link_by_name("near").unwrap().index;
+        netlink.delete_link(index).unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_is_deleted_ends_it_with_its_rows() {
+    if !sys::require::root() {
+        return;
+    }
+    for name in ["recv", "tpacket", "xdp-flow", "tc-flow"] {
+        let arguments = ["--schema", "nfstream.v1", "--datapath", name];
+        let mut capture = Capture::start(&format!("live-gone-{name}"), &arguments);
+        capture.feed();
+        delete_device(&capture.home);
+        let output = capture.end();
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+        assert!(
+            said.contains("error: near: the interface was deleted"),
+            "{name}: {said}"
+        );
+        assert_adds_up(&account(&output), &capture.rows(), name);
+    }
+}
+
+#[test]
+fn with_wait_it_goes_on_when_its_device_is_back() {
+    if !sys::require::root() {
+        return;
+    }
+    for name in ["recv", "tpacket", "xdp-flow", "tc-flow"] {
+        let arguments = ["--schema", "nfstream.v1", "--datapath", name, "--wait"];
+        let mut capture = Capture::start(&format!("live-back-{name}"), &arguments);
+        let before = capture.feed();
+        delete_device(&capture.home);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !capture.warned().contains("waiting until it is back") {
+            assert!(Instant::now() < deadline, "{name}: {}", capture.warned());
+            thread::sleep(Duration::from_millis(50));
+        }
+        capture.home.run(|| {
+            let mut netlink = Netlink::new().unwrap();
+            let (near, far) = (LinkSpec::new("near"), LinkSpec::new("far"));
+            netlink.add_veth(&near, &far).unwrap();
+            for name in ["near", "far"] {
+                let index = netlink.link_by_name(name).unwrap().index;
+                netlink.set_link(index, &LinkSpec::unnamed().up()).unwrap();
+            }
+        });
+        let seen = "lowroad_features_seen_packets_total";
+        while capture.scrape()[seen] < before[seen] + FRAMES {
+            assert!(Instant::now() < deadline, "{name}: {}", capture.warned());
+            capture.home.run(send_frames);
+            thread::sleep(Duration::from_millis(300));
+        }
+        capture.signal(Signal::SIGTERM);
+        let output = capture.end();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", errors(&output));
+        let account = account(&output);
+        assert!(
+            account["flows"].as_u64() >= Some(2 * FLOWS),
+            "{name}: {account}"
+        );
+        assert_adds_up(&account, &capture.rows(), name);
+    }
+}
+
+#[test]
+fn a_reader_that_closes_standard_output_ends_it() {
+    if !sys::require::root() {
+        return;
+    }
+    let home = Home::new("live-closed");
+    let mut command = live(&["near", "--datapath", "recv", "-o", "-"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = home.run(|| command.spawn().unwrap());
+    // The names of the columns come at once.
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0; 10]).unwrap();
+    drop(output);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert!(!errors(&output).contains("error"), "{}", errors(&output));
 }
 
 #[test]

@@ -323,6 +323,45 @@ fn a_device_is_promiscuous_for_as_long_as_a_run_wants_it() {
     });
 }
 
+#[test]
+fn every_datapath_ends_when_its_device_is_deleted_and_keeps_its_rows() {
+    if !sys::require::root() {
+        return;
+    }
+    let frames = frames();
+    for datapath in datapaths() {
+        let (name, schema) = (datapath.name(), schema_for(datapath.name()));
+        let expected = expected(&frames, schema);
+        let sent = frames.clone();
+        let (rows, ended) = in_namespace(move |left, right| {
+            let kept = Kept::default();
+            let plan = Plan {
+                tap: name == "af-xdp",
+                ..plan(right, schema, &kept)
+            };
+            let mut running = datapath.start(&plan).unwrap();
+            let mut done = 0;
+            for window in sent.chunks(512) {
+                send(left, window);
+                done += window.len() as u64;
+                wait(&mut running, done);
+            }
+            Netlink::new().unwrap().delete_link(right).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while running.failed().is_none() {
+                assert!(Instant::now() < deadline, "{name} goes on");
+                thread::sleep(Duration::from_millis(20));
+            }
+            let ended = running.stop();
+            (rows(&kept), ended)
+        });
+        let why = ended.failed.as_deref();
+        assert_eq!(why, Some("the interface was deleted"), "{name}");
+        assert_eq!(ended.counters.account.unaccounted(), 0, "{name}");
+        assert_eq!(rows, expected, "{name}");
+    }
+}
+
 /// Whether the kernel's programs, which read no payload, are all that sees its packets.
 fn reads_headers_only(name: &str) -> bool {
     name.starts_with("xdp") || name == "tc-flow"

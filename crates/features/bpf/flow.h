@@ -74,7 +74,8 @@ struct direction {
 	__u8 min_ttl;
 	__u8 max_ttl;
 	__u8 tos;
-	__u8 padding;
+	/* The four bits before the TCP flags of all packets. */
+	__u8 reserved;
 	__u16 queue; /* by which the last packet came */
 };
 

@@ -43,6 +43,7 @@ static __always_inline void direction_add_tcp(struct direction *d, const struct 
 #pragma unroll
 	for (int bit = 0; bit < FLOW_FLAGS; bit++)
 		d->flags[bit] += flags >> bit & 1;
+	d->reserved |= p->tcp_reserved;
 	if (!(d->window_marks & WINDOW_SEEN))
 		d->first_window = p->window;
 	d->last_window = p->window;

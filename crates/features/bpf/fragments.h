@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The ports of later fragments, remembered from the first fragment of the same packet: twin of
- * features::dissect::Fragments. One table for all CPUs, because a device may spread fragments by
- * their ports, which only the first has.
+ * The protocol and ports of later fragments, remembered from the first fragment of the same packet:
+ * twin of features::dissect::Fragments. One table for all CPUs, because a device may spread
+ * fragments by their ports, which only the first has.
  */
 #ifndef FEATURES_FRAGMENTS_H
 #define FEATURES_FRAGMENTS_H
@@ -13,13 +13,14 @@
 #define FRAGMENT_LIFETIME_NS 30000000000LL
 #define MOST_FRAGMENTED 8192
 
-/* Which packet a fragment is of: from and to whom, in this order. */
+/* The packet that a fragment is of: RFC 791 section 3.2, RFC 8200 section 4.5. */
 struct whole {
 	__u64 source[2];
 	__u64 destination[2];
 	__u32 identification;
 	__u16 vlan;
-	__u8 protocol;
+	/* Of the IPv4 header. In IPv6 only the first fragment tells the protocol. */
+	__u8 ip_protocol;
 	__u8 version;
 };
 
@@ -27,7 +28,8 @@ struct first_fragment {
 	__s64 time_ns;
 	__u16 source_port;
 	__u16 destination_port;
-	__u32 padding;
+	__u8 protocol;
+	__u8 padding[3];
 };
 
 struct {
@@ -38,8 +40,8 @@ struct {
 } first_fragments SEC(".maps");
 
 /*
- * Remembers a first fragment; gives a later one the ports of its first. Whether the packet has its
- * ports now: all but later fragments whose first is not known.
+ * Remembers a first fragment; gives a later one the protocol and ports of its first. Whether the
+ * packet has its ports now: all but later fragments whose first is not known.
  */
 __noinline int complete_fragment(struct packet *p)
 {
@@ -58,12 +60,13 @@ __noinline int complete_fragment(struct packet *p)
 	whole.destination[1] = p->key.addresses[destination][1];
 	whole.identification = p->identification;
 	whole.vlan = p->key.vlan;
-	whole.protocol = p->key.protocol;
+	whole.ip_protocol = p->ip_protocol;
 	whole.version = p->key.version;
 	if (p->fragment == FRAGMENT_FIRST) {
 		first.time_ns = p->time_ns;
 		first.source_port = p->key.ports[source];
 		first.destination_port = p->key.ports[destination];
+		first.protocol = p->key.protocol;
 		bpf_map_update_elem(&first_fragments, &whole, &first, BPF_ANY);
 		return 1;
 	}
@@ -75,6 +78,7 @@ __noinline int complete_fragment(struct packet *p)
 	e.source_port = found->source_port;
 	e.destination_port = found->destination_port;
 	set_key(p, &e);
+	p->key.protocol = found->protocol;
 	return 1;
 }
 

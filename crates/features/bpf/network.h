@@ -6,6 +6,12 @@
 #include "extension.h"
 #include "packet.h"
 
+/* RFC 8200 section 5. */
+#define IPV6_LEAST_MTU 1280
+
+/* Echoes are told apart by addresses alone, not by their identifier, which is a port otherwise. */
+const volatile __u8 ignore_icmp_id = 0;
+
 /* The addresses and ports of a packet in the order they have in it: a key before it is canonical.
  */
 struct endpoints {
@@ -59,6 +65,7 @@ static __always_inline int network_v4(context *ctx, struct packet *p, struct end
 	set_lengths(p, length, header, room);
 	p->key.version = 4;
 	p->key.protocol = ip->protocol;
+	p->ip_protocol = ip->protocol;
 	p->ttl = ip->ttl;
 	p->tos = ip->tos;
 	p->identification = bpf_ntohs(ip->id);
@@ -93,6 +100,11 @@ static __always_inline int network_v6(context *ctx, struct packet *p, struct end
 		payload = jumbo_payload(ctx, p->l3 + sizeof(*ip));
 		if (!payload)
 			return REFUSED_BAD_IP;
+	}
+	/* TCP that the device is to segment: a shorter packet never has to be. */
+	if (!payload && ip->nexthdr == IPPROTO_TCP && room > IPV6_LEAST_MTU) {
+		p->marks |= PACKET_AGGREGATED;
+		payload = room - sizeof(*ip);
 	}
 	set_lengths(p, sizeof(*ip) + payload, sizeof(*ip), room);
 	p->key.version = 6;

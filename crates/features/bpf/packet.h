@@ -79,7 +79,11 @@ struct packet {
 	__u8 fragment;
 	/* The endpoint of the key that sent it: 0 or 1. */
 	__u8 sender;
-	__u8 padding[3];
+	/* The protocol field of the IPv4 header; 0 of IPv6. */
+	__u8 ip_protocol;
+	/* The four bits before the TCP flags. */
+	__u8 tcp_reserved;
+	__u8 padding;
 };
 
 _Static_assert(sizeof(struct flow_key) == 40, "no implicit padding");

@@ -6,7 +6,6 @@
 #define FEATURES_TRANSPORT_H
 
 #include "network.h"
-#include "packet.h"
 
 #define IPPROTO_DCCP 33
 #define IPPROTO_UDPLITE 136
@@ -136,6 +135,7 @@ static __always_inline void transport_tcp(const struct transport *t, struct pack
 	}
 	p->marks |= PACKET_TCP;
 	p->tcp_flags = offset_flags;
+	p->tcp_reserved = offset_flags >> 8 & 0x0f;
 	p->sequence = bpf_ntohl(tcp->seq);
 	p->acknowledgement = bpf_ntohl(tcp->ack_seq);
 	p->window = bpf_ntohs(tcp->window);
@@ -143,9 +143,11 @@ static __always_inline void transport_tcp(const struct transport *t, struct pack
 		read_window_scale(t->ctx, p);
 }
 
-static __always_inline void transport_icmp(const struct transport *t, struct packet *p)
+static __always_inline void transport_icmp(const struct transport *t, struct packet *p,
+					   struct endpoints *e)
 {
 	struct icmphdr copy, *icmp = transport_bytes(t, &copy, sizeof(copy));
+	bool asks;
 
 	p->l4_header = least(t->room, sizeof(*icmp));
 	if (t->room < sizeof(*icmp))
@@ -155,10 +157,15 @@ static __always_inline void transport_icmp(const struct transport *t, struct pac
 	p->marks |= PACKET_ICMP;
 	p->icmp_kind = icmp->type;
 	p->icmp_code = icmp->code;
-	/* Echo request and reply, of both versions: the only ones whose next word is an identifier.
-	 */
-	if (icmp->type == 0 || icmp->type == 8 || icmp->type == 128 || icmp->type == 129)
-		p->icmp_identifier = bpf_ntohs(icmp->un.echo.id);
+	/* Echoes, of both versions: the identifier is the port of the side that asks. */
+	asks = icmp->type == 8 || icmp->type == 128;
+	if (!asks && icmp->type != 0 && icmp->type != 129)
+		return;
+	p->icmp_identifier = bpf_ntohs(icmp->un.echo.id);
+	if (asks && !ignore_icmp_id)
+		e->source_port = p->icmp_identifier;
+	else if (!ignore_icmp_id)
+		e->destination_port = p->icmp_identifier;
 }
 
 /* Reads the transport header behind p->ip_header. */
@@ -186,7 +193,7 @@ static __always_inline void dissect_transport(context *ctx, struct packet *p, st
 	else if (p->key.protocol == IPPROTO_SCTP || p->key.protocol == IPPROTO_DCCP)
 		with_ports(&t, 12, p, e);
 	else if (p->key.protocol == icmp)
-		transport_icmp(&t, p);
+		transport_icmp(&t, p, e);
 	p->payload_length -= least(p->l4_header, p->payload_length);
 }
 

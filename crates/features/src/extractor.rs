@@ -39,6 +39,7 @@ pub(crate) struct Done {
 pub struct PacketReader {
     tunnels: Tunnels,
     by_vlan: bool,
+    ignore_icmp_id: bool,
     selection: Selection,
     fragments: Fragments,
     seen: Seen,
@@ -49,6 +50,7 @@ impl PacketReader {
         Self {
             tunnels: options.tunnels,
             by_vlan: options.by_vlan,
+            ignore_icmp_id: options.ignore_icmp_id,
             selection: options.selection.clone(),
             ..Self::default()
         }
@@ -72,6 +74,9 @@ impl PacketReader {
             Ok(packet) => {
                 if self.by_vlan {
                     packet.key.vlan = packet.link.vlan;
+                }
+                if !self.ignore_icmp_id {
+                    packet.distinguish_echo();
                 }
                 if !self.fragments.complete(packet) {
                     self.seen.lone_fragments += 1;

@@ -15,8 +15,9 @@ pub struct Key {
     pub protocol: u8,
     /// Of the IP header: 4 or 6.
     pub version: u8,
-    /// Tells apart tunnels with the same inner addresses (VNI, GRE key, TEID); 0 outside of any.
-    pub tunnel: u32,
+    /// The virtual network that the addresses are in, by the identifier of VXLAN, Geneve or NVGRE; 0
+    /// outside of any. Both directions of a conversation have it.
+    pub network: u32,
 }
 
 /// Which endpoint of the key sent a packet.
@@ -54,7 +55,7 @@ impl Key {
             vlan: 0,
             protocol,
             version,
-            tunnel: 0,
+            network: 0,
         };
         (key, sender)
     }
@@ -77,7 +78,7 @@ impl Key {
             | u128::from(self.vlan) << 32
             | u128::from(self.protocol) << 48
             | u128::from(self.version) << 56
-            | u128::from(self.tunnel) << 64
+            | u128::from(self.network) << 64
     }
 
     /// The same on every machine and in every run: what flow ids are made of.

@@ -1,11 +1,11 @@
-//! The ports of later fragments: remembered from the first fragment of the same packet.
+//! The protocol and ports of later fragments: remembered from the first fragment of the same packet.
 
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 use packet::parse::Fragment;
 
-use super::Packet;
+use super::{Packet, Tunnel};
 use crate::key::{Endpoint, Key, Sender};
 
 /// A reassembly that takes longer has failed (RFC 8200 section 4.5: 60 s; Linux: 30 s).
@@ -24,14 +24,18 @@ pub struct Fragments {
     hasher: foldhash::fast::RandomState,
 }
 
+/// The packet that a fragment is of: RFC 791 section 3.2, RFC 8200 section 4.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Whole {
     source: u128,
     destination: u128,
     identification: u32,
     vlan: u16,
-    protocol: u8,
+    /// Of the IPv4 header. In IPv6 only the first fragment tells the protocol: the others have the
+    /// number of whatever extension header follows the first one's fragment header.
+    ip_protocol: u8,
     version: u8,
+    /// The tunnel's identifier: all fragments of a packet go in one direction.
     tunnel: u32,
 }
 
@@ -39,6 +43,7 @@ struct Whole {
 struct First {
     of: Whole,
     ports: (u16, u16),
+    protocol: u8,
     time_ns: i64,
 }
 
@@ -54,8 +59,8 @@ impl Default for Fragments {
 }
 
 impl Fragments {
-    /// Remembers a first fragment; gives a later one the ports of its first. Whether the packet has
-    /// its ports now: all but later fragments whose first is not known.
+    /// Remembers a first fragment; gives a later one the protocol and ports of its first. Whether the
+    /// packet has its ports now: all but later fragments whose first is not known.
     pub fn complete(&mut self, packet: &mut Packet<'_>) -> bool {
         match packet.fragment {
             Fragment::None => true,
@@ -71,6 +76,7 @@ impl Fragments {
         let first = First {
             of: Whole::of(packet),
             ports: ports(packet),
+            protocol: packet.key.protocol,
             time_ns: packet.time_ns,
         };
         let hash = self.hasher.hash_one(first.of);
@@ -112,11 +118,12 @@ impl Fragments {
         let (key, sender) = Key::of(
             from(whole.source, first.ports.0),
             from(whole.destination, first.ports.1),
-            whole.protocol,
+            first.protocol,
             whole.version,
         );
         packet.key.addresses = key.addresses;
         packet.key.ports = key.ports;
+        packet.key.protocol = first.protocol;
         packet.sender = sender;
         true
     }
@@ -135,9 +142,9 @@ impl Whole {
             destination: end(packet.sender.other()),
             identification: packet.identification,
             vlan: packet.key.vlan,
-            protocol: packet.key.protocol,
+            ip_protocol: packet.ip_protocol,
             version: packet.key.version,
-            tunnel: packet.key.tunnel,
+            tunnel: packet.tunnel.map_or(0, Tunnel::id),
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::key::{Endpoint, Key, mapped};
 
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
+/// RFC 8200 section 5.
+const V6_LEAST_MTU: usize = 1280;
 
 /// RFC 5533: an extension header.
 const SHIM6: u8 = 140;
@@ -25,6 +27,8 @@ struct Network {
     ttl: u8,
     tos: u8,
     identification: u32,
+    /// As in the header itself; 0 of IPv6.
+    ip_protocol: u8,
     fragment: Fragment,
     length: usize,
     header: usize,
@@ -72,6 +76,7 @@ pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Refu
         link,
         key,
         sender,
+        tunnel: None,
         ip_length: length(network.length),
         ip_header: length(network.header),
         l4_header: length(transport.header),
@@ -80,6 +85,7 @@ pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Refu
         tos: network.tos,
         fragment: network.fragment,
         identification: network.identification,
+        ip_protocol: network.ip_protocol,
         tcp: transport.tcp,
         icmp: transport.icmp,
         truncated: frame.bytes.len() < frame.original_length as usize,
@@ -116,6 +122,7 @@ fn v4(bytes: &[u8], room: usize) -> Result<Network, Refused> {
         ttl: ip[8],
         tos: ip[1],
         identification: u16_at(ip, 4).into(),
+        ip_protocol: ip[9],
         fragment: match (offset & 0x1fff, offset & 0x2000) {
             (0, 0) => Fragment::None,
             (0, _) => Fragment::First,
@@ -136,8 +143,11 @@ fn v4(bytes: &[u8], room: usize) -> Result<Network, Refused> {
 fn v6(bytes: &[u8], room: usize) -> Result<Network, Refused> {
     let ip = bytes.get(..V6_HEADER).ok_or(Refused::TruncatedIp)?;
     let declared = usize::from(u16_at(ip, 4));
+    // TCP that the device is to segment: a shorter packet never has to be.
+    let aggregated = declared == 0 && ip[6] == protocol::TCP && room > V6_LEAST_MTU;
     let payload = match (declared, ip[6]) {
         (0, protocol::HOP_BY_HOP) => jumbo_payload(bytes).ok_or(Refused::BadIp)?,
+        _ if aggregated => room - V6_HEADER,
         _ => declared,
     };
     let length = V6_HEADER + payload;
@@ -149,10 +159,11 @@ fn v6(bytes: &[u8], room: usize) -> Result<Network, Refused> {
         ttl: ip[7],
         tos: ip[0] << 4 | ip[1] >> 4,
         identification: 0,
+        ip_protocol: 0,
         fragment: Fragment::None,
         length,
         header: V6_HEADER,
-        aggregated: false,
+        aggregated,
         malformed: length > room,
     };
     extensions(bytes, &mut network)?;

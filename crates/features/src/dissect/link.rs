@@ -27,9 +27,18 @@ mod layer {
     pub(super) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_MULTICAST: u16 = 0x8848;
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
+    /// Provider backbone bridges (IEEE 802.1ah): a service tag, and the customer's frame.
+    pub(super) const BACKBONE_SERVICE: u16 = 0x88e7;
     /// Up to it, an Ethernet type field is a length and an LLC header follows.
     pub(super) const LONGEST: u16 = 1500;
 }
+
+/// Bytes of an Ethernet header, and of its two addresses.
+const ETHERNET_HEADER: usize = 14;
+const ADDRESSES: usize = 12;
+/// Before the Ethernet header in MPLS, and the tag before a customer's frame in a provider's backbone.
+const CONTROL_WORD: usize = 4;
+const SERVICE_TAG: usize = 4;
 
 /// What lies before the network header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +102,8 @@ pub(super) fn ethernet(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     Ok(())
 }
 
-/// Walks through VLAN tags, MPLS labels, LLC/SNAP and PPPoE until something else follows.
+/// Walks through VLAN tags, MPLS labels, LLC/SNAP, PPPoE, and Ethernet in MPLS and in provider backbones, until
+/// something else follows.
 pub(super) fn unwrap_layers(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     // Once more, to see what is behind the last.
     for _ in 0..=MOST_LAYERS {
@@ -111,14 +121,16 @@ pub(super) fn unwrap_layers(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwo
                 let bottom = u16_at(bytes, link.l3 + 2)? & 0x0100 != 0;
                 link.l3 += 4;
                 if bottom {
-                    link.ethertype = by_version(bytes.get(link.l3..).unwrap_or(&[]))?;
+                    behind_labels(bytes, link)?;
                 }
             }
             layer::PPPOE_SESSION => {
                 link.l3 += 6;
-                let protocol = u16_at(bytes, link.l3)?;
-                link.l3 += 2;
-                link.ethertype = of_ppp(protocol);
+                ppp_protocol(bytes, link)?;
+            }
+            layer::BACKBONE_SERVICE => {
+                link.ethertype = u16_at(bytes, link.l3 + SERVICE_TAG + ADDRESSES)?;
+                link.l3 += SERVICE_TAG + ETHERNET_HEADER;
             }
             length if length <= layer::LONGEST => match llc(bytes, link.l3) {
                 Some((ethertype, size)) => {
@@ -168,18 +180,61 @@ fn ppp(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     if bytes.starts_with(&[0xff, 0x03]) {
         link.l3 = 2;
     }
-    link.ethertype = of_ppp(u16_at(bytes, link.l3)?);
-    link.l3 += 2;
+    ppp_protocol(bytes, link)
+}
+
+/// Reads a PPP protocol number at `link.l3`, which may be compressed to one byte (RFC 1661 section 6.5): only its
+/// last byte is odd.
+fn ppp_protocol(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
+    let first = *bytes.get(link.l3).ok_or(NoNetwork::CutOff)?;
+    let (protocol, size) = if first & 1 == 1 {
+        (first.into(), 1)
+    } else {
+        (u16_at(bytes, link.l3)?, 2)
+    };
+    link.l3 += size;
+    link.ethertype = match protocol {
+        0x0021 => ethertype::IPV4,
+        0x0057 => ethertype::IPV6,
+        0x0281 => layer::MPLS,
+        0x0283 => layer::MPLS_MULTICAST,
+        _ => 0,
+    };
     Ok(())
 }
 
-/// The EtherType of what a PPP protocol number means; 0 for what is not IP.
-fn of_ppp(protocol: u16) -> u16 {
-    match protocol {
-        0x0021 => ethertype::IPV4,
-        0x0057 => ethertype::IPV6,
-        _ => 0,
+/// Finds what the last label is for: IP, which its version tells, or Ethernet (RFC 4448), with a control word
+/// before it or without. Nothing announces either, so that the frame's EtherType has to be one that carries IP.
+fn behind_labels(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
+    let rest = bytes.get(link.l3..).unwrap_or(&[]);
+    link.ethertype = by_version(rest)?;
+    // A control word begins with four zero bits, an associated channel with the number 1 (RFC 5586).
+    let before: &[usize] = match rest.first().map(|first| first >> 4) {
+        Some(0) => &[CONTROL_WORD, 0],
+        Some(1 | 4 | 6) => &[],
+        _ => &[0],
+    };
+    for size in before {
+        let at = link.l3 + size;
+        if let Some(carrier) = u16_at(bytes, at + ADDRESSES).ok().filter(carries_ip) {
+            link.ethertype = carrier;
+            link.l3 = at + ETHERNET_HEADER;
+            break;
+        }
     }
+    Ok(())
+}
+
+fn carries_ip(ethertype: &u16) -> bool {
+    matches!(
+        *ethertype,
+        ethertype::IPV4
+            | ethertype::IPV6
+            | ethertype::VLAN
+            | ethertype::QINQ
+            | layer::QINQ_OLD
+            | layer::PPPOE_SESSION
+    )
 }
 
 /// The EtherType that the version in an IP header's first byte means; 0 for neither.

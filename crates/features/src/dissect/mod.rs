@@ -14,13 +14,13 @@ pub use fragments::Fragments;
 pub use link::Link;
 pub use packet::parse::Fragment;
 pub(crate) use pair::shard;
-pub use tunnel::Tunnels;
+pub use tunnel::{Tunnel, Tunnels};
 
 use packet::ethertype;
 use packet::pcap::Frame;
 
 use crate::counters::Refused;
-use crate::key::{Key, Sender};
+use crate::key::{Endpoint, Key, Sender};
 
 /// TCP flag bits.
 pub mod tcp_flag {
@@ -34,6 +34,14 @@ pub mod tcp_flag {
     pub const CWR: u8 = 0x80;
 }
 
+/// Kinds of ICMP and ICMPv6.
+pub(crate) mod icmp_kind {
+    pub(crate) const REPLY: u8 = 0;
+    pub(crate) const REQUEST: u8 = 8;
+    pub(crate) const REQUEST_V6: u8 = 128;
+    pub(crate) const REPLY_V6: u8 = 129;
+}
+
 /// What a frame's headers say. Lengths in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
@@ -44,6 +52,8 @@ pub struct Packet<'a> {
     pub link: Link,
     pub key: Key,
     pub sender: Sender,
+    /// Of the tunnel that the packet was taken out of, where its header has an identifier.
+    pub tunnel: Option<Tunnel>,
     /// From the IP header's first byte to the packet's last.
     pub ip_length: u32,
     /// The IP header with its options and extension headers.
@@ -58,6 +68,8 @@ pub struct Packet<'a> {
     pub fragment: Fragment,
     /// The IP identification; of IPv6 only in fragments.
     pub identification: u32,
+    /// The protocol field of the IPv4 header, by which fragments are told apart (RFC 791); 0 of IPv6.
+    pub ip_protocol: u8,
     pub tcp: Option<Tcp>,
     pub icmp: Option<Icmp>,
     /// A later fragment, or the transport header is cut off or impossible.
@@ -78,6 +90,8 @@ pub struct Packet<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tcp {
     pub flags: u8,
+    /// The four bits before the flags: AE (RFC 9768) is the lowest, the others are reserved.
+    pub reserved: u8,
     pub sequence: u32,
     pub acknowledgement: u32,
     /// As sent, not scaled.
@@ -102,6 +116,31 @@ impl Packet<'_> {
 
     pub fn has_flag(&self, flag: u8) -> bool {
         self.tcp.is_some_and(|tcp| tcp.flags & flag != 0)
+    }
+
+    /// Gives an echo its identifier in place of a port: that of the side that asks, as the other one's is 0.
+    #[inline]
+    pub(crate) fn distinguish_echo(&mut self) {
+        let Some(icmp) = self.icmp.filter(|icmp| icmp.identifier != 0) else {
+            return;
+        };
+        let (source, destination) = match icmp.kind {
+            icmp_kind::REPLY | icmp_kind::REPLY_V6 => (0, icmp.identifier),
+            _ => (icmp.identifier, 0),
+        };
+        let end = |sender, port| Endpoint {
+            port,
+            ..self.key.endpoint(sender)
+        };
+        let (key, sender) = Key::of(
+            end(self.sender, source),
+            end(self.sender.other(), destination),
+            self.key.protocol,
+            self.key.version,
+        );
+        self.key.addresses = key.addresses;
+        self.key.ports = key.ports;
+        self.sender = sender;
     }
 }
 

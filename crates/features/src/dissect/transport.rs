@@ -4,7 +4,7 @@ use packet::parse::Fragment;
 use packet::protocol;
 
 use super::ip::u16_at;
-use super::{Icmp, Tcp, tcp_flag};
+use super::{Icmp, Tcp, icmp_kind, tcp_flag};
 
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
@@ -95,6 +95,7 @@ fn tcp(bytes: &[u8], room: usize) -> Transport {
     let options = bytes.get(SMALLEST_TCP..transport.header).unwrap_or(&[]);
     transport.tcp = Some(Tcp {
         flags,
+        reserved: header[12] & 0x0f,
         sequence: u32_at(header, 4),
         acknowledgement: u32_at(header, 8),
         window: u16_at(header, 14),
@@ -122,8 +123,12 @@ fn window_scale(mut options: &[u8]) -> Option<u8> {
 }
 
 fn icmp(bytes: &[u8], room: usize) -> Transport {
-    /// Echo request and reply, of both versions: the only ones whose next word is an identifier.
-    const ECHOES: [u8; 4] = [0, 8, 128, 129];
+    const ECHOES: [u8; 4] = [
+        icmp_kind::REPLY,
+        icmp_kind::REQUEST,
+        icmp_kind::REQUEST_V6,
+        icmp_kind::REPLY_V6,
+    ];
     let icmp = bytes.get(..8).map(|header| Icmp {
         kind: header[0],
         code: header[1],

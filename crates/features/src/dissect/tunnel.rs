@@ -32,10 +32,46 @@ const TRANSPARENT_BRIDGING: u16 = 0x6558;
 /// Tunnels in tunnels beyond this stay unopened.
 const DEEPEST: usize = 4;
 
-/// What a tunnel header says of what it carries.
+/// The identifier in a tunnel header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunnel {
+    /// The network identifier of VXLAN (RFC 7348).
+    Vxlan(u32),
+    /// The network identifier of Geneve (RFC 8926).
+    Geneve(u32),
+    /// The subnet identifier of NVGRE (RFC 7637).
+    Nvgre(u32),
+    /// The key of GRE (RFC 2890).
+    Gre(u32),
+    /// The tunnel endpoint identifier of GTP-U (3GPP TS 29.281).
+    Gtp(u32),
+}
+
+impl Tunnel {
+    pub fn id(self) -> u32 {
+        match self {
+            Self::Vxlan(id)
+            | Self::Geneve(id)
+            | Self::Nvgre(id)
+            | Self::Gre(id)
+            | Self::Gtp(id) => id,
+        }
+    }
+
+    /// The identifier of the virtual network that the inner addresses are in. Keys of GRE and TEIDs
+    /// are none: the receiver assigns them, so they differ between the directions of a conversation.
+    pub fn network(self) -> Option<u32> {
+        match self {
+            Self::Vxlan(id) | Self::Geneve(id) | Self::Nvgre(id) => Some(id),
+            Self::Gre(_) | Self::Gtp(_) => None,
+        }
+    }
+}
+
+/// The contents of a tunnel packet.
 struct Inside<'a> {
     ethertype: u16,
-    id: u32,
+    tunnel: Option<Tunnel>,
     bytes: &'a [u8],
 }
 
@@ -73,7 +109,8 @@ fn open<'a>(frame: &Frame<'a>, outer: &Packet<'a>, inside: &Inside<'a>) -> Optio
     };
     let mut packet = ip::read(&carried, link).ok()?;
     packet.wire_length = outer.wire_length;
-    packet.key.tunnel = inside.id;
+    packet.tunnel = inside.tunnel;
+    packet.key.network = inside.tunnel.and_then(Tunnel::network).unwrap_or(0);
     packet.malformed |= outer.malformed;
     packet.link.source_mac = outer.link.source_mac;
     packet.link.destination_mac = outer.link.destination_mac;
@@ -99,10 +136,9 @@ fn inside<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
 }
 
 fn plain(ethertype: u16, bytes: &[u8]) -> Option<Inside<'_>> {
-    let id = 0;
     Some(Inside {
         ethertype,
-        id,
+        tunnel: None,
         bytes,
     })
 }
@@ -118,20 +154,29 @@ fn gre(bytes: &[u8]) -> Option<Inside<'_>> {
     if flags & 0x8000 != 0 {
         at += 4;
     }
-    let mut id = 0;
+    let mut key = None;
     if flags & 0x2000 != 0 {
-        let key = bytes.get(at..at + 4)?;
-        id = u32::from(u16_at(key, 0)) << 16 | u32::from(u16_at(key, 2));
+        let word = bytes.get(at..at + 4)?;
+        key = Some(u32::from(u16_at(word, 0)) << 16 | u32::from(u16_at(word, 2)));
         at += 4;
     }
     if flags & 0x1000 != 0 {
         at += 4;
     }
+    let ethertype = u16_at(header, 2);
     Some(Inside {
-        ethertype: u16_at(header, 2),
-        id,
+        ethertype,
+        tunnel: key.map(|key| nvgre(flags, ethertype, key).unwrap_or(Tunnel::Gre(key))),
         bytes: bytes.get(at..)?,
     })
+}
+
+/// NVGRE is Ethernet in GRE with a key and nothing else. Its subnets have numbers from 0x1000 on, in
+/// the upper 24 bits of the key (RFC 7637 section 3.2).
+fn nvgre(flags: u16, ethertype: u16, key: u32) -> Option<Tunnel> {
+    let subnet = key >> 8;
+    let is_nvgre = flags == 0x2000 && ethertype == TRANSPARENT_BRIDGING && subnet >= 0x1000;
+    is_nvgre.then_some(Tunnel::Nvgre(subnet))
 }
 
 /// Tunnels that UDP's destination port announces.
@@ -150,7 +195,7 @@ fn vxlan(bytes: &[u8]) -> Option<Inside<'_>> {
     let header = bytes.get(..8)?;
     (header[0] & 0x08 != 0).then(|| Inside {
         ethertype: TRANSPARENT_BRIDGING,
-        id: identifier(header),
+        tunnel: Some(Tunnel::Vxlan(identifier(header))),
         bytes: &bytes[8..],
     })
 }
@@ -163,7 +208,7 @@ fn geneve(bytes: &[u8]) -> Option<Inside<'_>> {
     }
     Some(Inside {
         ethertype: u16_at(header, 2),
-        id: identifier(header),
+        tunnel: Some(Tunnel::Geneve(identifier(header))),
         bytes: bytes.get(8 + usize::from(header[0] & 0x3f) * 4..)?,
     })
 }
@@ -201,7 +246,9 @@ fn gtp(bytes: &[u8]) -> Option<Inside<'_>> {
     };
     Some(Inside {
         ethertype,
-        id: u32::from(u16_at(header, 4)) << 16 | u32::from(u16_at(header, 6)),
+        tunnel: Some(Tunnel::Gtp(
+            u32::from(u16_at(header, 4)) << 16 | u32::from(u16_at(header, 6)),
+        )),
         bytes: inner,
     })
 }

@@ -94,7 +94,7 @@ fn of_flow(key: &Key, seed: u64) -> u64 {
             | u64::from(key.protocol) << 48
             | u64::from(key.version) << 56,
     );
-    mix(hash, key.tunnel.into())
+    mix(hash, key.network.into())
 }
 
 /// Packets of one flow differ by their time, or, in a clock's one tick, by what TCP and IP number.

@@ -27,6 +27,8 @@ pub struct Direction {
     pub payload_packets: u64,
     /// Packets with each TCP flag, in the order of the bits.
     pub flags: [u32; FLAGS],
+    /// The four bits before the TCP flags of all packets: AE is the lowest, the others are reserved.
+    pub reserved: u8,
     pub windows: Option<Windows>,
     pub min_ttl: u8,
     pub max_ttl: u8,
@@ -89,6 +91,7 @@ impl Direction {
             self.flags[bit] += 1;
             flags &= flags - 1;
         }
+        self.reserved |= tcp.reserved;
         let windows = self.windows.get_or_insert(Windows {
             first: tcp.window,
             last: tcp.window,
@@ -138,6 +141,7 @@ impl Direction {
             l4_header_bytes: self.l4_header_bytes + other.l4_header_bytes,
             payload_packets: self.payload_packets + other.payload_packets,
             flags: std::array::from_fn(|bit| self.flags[bit] + other.flags[bit]),
+            reserved: self.reserved | other.reserved,
             windows,
             min_ttl: self.min_ttl.min(other.min_ttl),
             max_ttl: self.max_ttl.max(other.max_ttl),

@@ -20,7 +20,7 @@ pub use table::{Limits, Table, Timers};
 
 use twox_hash::XxHash64;
 
-use crate::dissect::{Icmp, Packet, Tcp, tcp_flag};
+use crate::dissect::{Icmp, Packet, Tcp, Tunnel, tcp_flag};
 use crate::key::{Endpoint, Key, Sender};
 use activity::gap_between;
 
@@ -139,7 +139,10 @@ impl Flow {
             remarks: None,
             contents: Contents::default(),
             end: End::Stopped,
-            closing: Closing::default(),
+            closing: Closing {
+                initial: opening(packet),
+                reset: false,
+            },
         }
     }
 
@@ -243,12 +246,20 @@ impl Flow {
         self.closing.reset || self.forward.has_ended() || self.backward.has_ended()
     }
 
-    /// The same for the same key and start, on every datapath and in every run.
+    /// The same for the same key and start, on every datapath and in every run. The initial sequence
+    /// number of a SYN that starts the flow is part of it, because a port can be used again before the
+    /// clock of a capture has gone on.
     pub fn id(&self) -> u64 {
-        let mut bytes = [0; 56];
+        let mut bytes = [0; 60];
         bytes[..48].copy_from_slice(&self.key.bytes());
-        bytes[48..].copy_from_slice(&self.first_ns.to_be_bytes());
-        XxHash64::oneshot(0, &bytes)
+        bytes[48..56].copy_from_slice(&self.first_ns.to_be_bytes());
+        match self.closing.initial.filter(|_| !self.midstream) {
+            Some(initial) => {
+                bytes[56..].copy_from_slice(&initial.to_be_bytes());
+                XxHash64::oneshot(0, &bytes)
+            }
+            None => XxHash64::oneshot(0, &bytes[..56]),
+        }
     }
 
     pub fn source(&self) -> Endpoint {
@@ -257,6 +268,12 @@ impl Flow {
 
     pub fn destination(&self) -> Endpoint {
         self.key.endpoint(self.initiator.other())
+    }
+
+    /// The tunnel of the packets that this endpoint sent.
+    pub fn tunnel(&self, sender: Sender) -> Option<Tunnel> {
+        let side = usize::from(sender != self.initiator);
+        self.remarks.as_ref()?.tunnels[side]
     }
 
     /// From the first packet to the last, in nanoseconds.

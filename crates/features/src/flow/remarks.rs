@@ -3,9 +3,9 @@
 use packet::parse::Fragment;
 
 use super::Lengths;
-use crate::dissect::Packet;
+use crate::dissect::{Packet, Tunnel};
 
-/// Packets that were odd in some way. A flow without any holds nothing of it.
+/// Packets that were odd in some way, or in a tunnel. A flow without any holds nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
     /// Packets older than the one before.
@@ -17,6 +17,8 @@ pub struct Remarks {
     pub fragments: u64,
     /// Packets without a whole transport header, forward and backward, by their frames' lengths.
     pub headless: [Lengths; 2],
+    /// The tunnel of the first packet that was taken out of one, forward and backward.
+    pub tunnels: [Option<Tunnel>; 2],
 }
 
 impl Remarks {
@@ -24,7 +26,8 @@ impl Remarks {
     #[inline]
     pub(super) fn on(packet: &Packet<'_>) -> bool {
         let fragment = packet.fragment != Fragment::None;
-        packet.truncated | packet.malformed | packet.aggregated | packet.headless | fragment
+        let odd = packet.truncated | packet.malformed | packet.aggregated | packet.headless;
+        odd | fragment | packet.tunnel.is_some()
     }
 
     pub(super) fn add(&mut self, packet: &Packet<'_>, forward: bool) {
@@ -32,9 +35,11 @@ impl Remarks {
         self.malformed += u64::from(packet.malformed);
         self.aggregated += u64::from(packet.aggregated);
         self.fragments += u64::from(packet.fragment != Fragment::None);
+        let side = usize::from(!forward);
         if packet.headless {
-            self.headless[usize::from(!forward)].add(packet.wire_length);
+            self.headless[side].add(packet.wire_length);
         }
+        self.tunnels[side] = self.tunnels[side].or(packet.tunnel);
     }
 
     /// Those of a later part of the same flow, too.
@@ -47,6 +52,7 @@ impl Remarks {
             aggregated: self.aggregated + other.aggregated,
             fragments: self.fragments + other.fragments,
             headless: [there.and(&other.headless[0]), back.and(&other.headless[1])],
+            tunnels: std::array::from_fn(|side| self.tunnels[side].or(other.tunnels[side])),
         }
     }
 

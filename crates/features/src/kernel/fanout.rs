@@ -6,16 +6,19 @@ use std::os::fd::OwnedFd;
 use datapath::Error;
 
 use super::skel::fanout::FanoutSkelBuilder;
+use crate::dissect::Tunnels;
+use crate::options::Options;
 
-/// Loads it; for frames that begin with their IP header where they are `raw`, and, where inner flows
-/// are told apart, by nothing but the outer addresses.
-pub(crate) fn chooser(raw: bool, by_addresses: bool) -> Result<OwnedFd, Error> {
+/// Loads it, for frames that begin with their IP header if they are `raw`. Frames of tunnels whose inner flows are
+/// told apart are chosen for by their outer addresses alone.
+pub(crate) fn chooser(raw: bool, options: &Options) -> Result<OwnedFd, Error> {
     let mut storage = MaybeUninit::uninit();
     let builder = FanoutSkelBuilder::default();
     let skel = bpf::load(builder, &mut storage, "the fanout program", |open| {
         if let Some(knobs) = open.maps.rodata_data.as_deref_mut() {
             knobs.raw_frames = u8::from(raw);
-            knobs.by_addresses = u8::from(by_addresses);
+            knobs.by_addresses = u8::from(options.tunnels == Tunnels::Inner);
+            knobs.ignore_icmp_id = u8::from(options.ignore_icmp_id);
         }
         Ok::<_, Error>(())
     })?;

@@ -133,6 +133,7 @@ fn turn_round(part: &mut Flow) {
     std::mem::swap(&mut part.forward, &mut part.backward);
     if let Some(remarks) = &mut part.remarks {
         remarks.headless.swap(0, 1);
+        remarks.tunnels.swap(0, 1);
     }
     for step in &mut part.steps {
         step.payload = -step.payload;

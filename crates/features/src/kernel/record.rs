@@ -76,6 +76,7 @@ impl From<&types::flow> for Flow {
                 aggregated: record.aggregated,
                 fragments: record.fragments,
                 headless: record.headless.map(|lengths_of| lengths(&lengths_of)),
+                tunnels: [None; 2],
             }
             .held(),
             contents: Contents::none(),
@@ -120,6 +121,7 @@ impl From<&packets::packet> for Packet<'static> {
                 version,
             }),
             sender: sender(record.sender),
+            tunnel: None,
             ip_length: record.ip_length,
             ip_header: record.ip_header,
             l4_header: record.l4_header,
@@ -128,8 +130,10 @@ impl From<&packets::packet> for Packet<'static> {
             tos: record.tos,
             fragment: fragment(record.fragment),
             identification: record.identification,
+            ip_protocol: record.ip_protocol,
             tcp: has(packet_mark::TCP).then_some(Tcp {
                 flags: record.tcp_flags,
+                reserved: record.tcp_reserved,
                 sequence: record.sequence,
                 acknowledgement: record.acknowledgement,
                 window: record.window,
@@ -166,7 +170,7 @@ fn key(key: &types::flow_key) -> Key {
         vlan: key.vlan,
         protocol: key.protocol,
         version: key.version,
-        tunnel: 0,
+        network: 0,
     }
 }
 
@@ -220,6 +224,7 @@ fn direction(direction: &types::direction) -> Direction {
         l4_header_bytes: direction.l4_header_bytes,
         payload_packets: direction.payload_packets,
         flags: direction.flags,
+        reserved: direction.reserved,
         windows: has(WINDOW_SEEN).then_some(Windows {
             first: direction.first_window,
             last: direction.last_window,

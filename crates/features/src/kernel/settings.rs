@@ -39,6 +39,7 @@ macro_rules! tell_flows {
             timers,
             limits,
             by_vlan,
+            ignore_icmp_id,
             ref selection,
             ..
         } = $settings.options;
@@ -52,6 +53,7 @@ macro_rules! tell_flows {
         $knobs.most_steps = u32::try_from(limits.steps).unwrap_or(u32::MAX);
         $knobs.early_packets = limits.early_packets.unwrap_or(0);
         $knobs.by_vlan = u8::from(by_vlan);
+        $knobs.ignore_icmp_id = u8::from(ignore_icmp_id);
         $knobs.from_metadata = u8::from($settings.clock == Clock::Metadata);
         tell_selection!($knobs, selection);
         $knobs.wake_always = u8::from($settings.wakeup == Wakeup::Every);
@@ -161,6 +163,7 @@ impl Settings {
 
     pub(super) fn tell_handing(&self, knobs: &mut hand_over::types::rodata) {
         knobs.by_vlan = u8::from(self.options.by_vlan);
+        knobs.ignore_icmp_id = u8::from(self.options.ignore_icmp_id);
         knobs.frame_verdict = self.verdict.xdp();
         tell_selection!(knobs, self.options.selection);
     }
@@ -168,6 +171,7 @@ impl Settings {
     pub(super) fn tell_packets(&self, knobs: &mut packets::types::rodata) {
         knobs.readers = self.readers;
         knobs.by_vlan = u8::from(self.options.by_vlan);
+        knobs.ignore_icmp_id = u8::from(self.options.ignore_icmp_id);
         knobs.from_metadata = u8::from(self.clock == Clock::Metadata);
         knobs.frame_verdict = self.verdict.xdp();
         tell_selection!(knobs, self.options.selection);

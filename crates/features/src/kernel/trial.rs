@@ -125,7 +125,7 @@ impl Trial {
             Subject::XdpFlow => Program::Flows(Box::new(FlowPlane::load(&settings)?)),
             Subject::TcFlow => Program::FlowsAtTc(Box::new(FlowPlane::load_tc(&settings)?)),
             Subject::AfXdp => Program::Handing(Box::new(HandOver::load(&settings, 1)?)),
-            Subject::Fanout => Program::Fanout(chooser(false, false)?),
+            Subject::Fanout => Program::Fanout(chooser(false, &Options::default())?),
         };
         Ok(Self {
             subject,

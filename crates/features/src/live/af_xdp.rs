@@ -72,6 +72,7 @@ impl Datapath<Features> for AfXdp {
         let settings = Settings {
             options: Options {
                 by_vlan: options.by_vlan,
+                ignore_icmp_id: options.ignore_icmp_id,
                 selection: there,
                 ..Options::default()
             },

@@ -12,7 +12,6 @@ use sys::capture::{Capture, Socket};
 
 use super::framed::{Framed, Source};
 use super::{Direction, Plan};
-use crate::dissect::Tunnels;
 use crate::kernel::chooser;
 
 /// A source that reads from a packet socket.
@@ -61,8 +60,8 @@ fn group() -> u16 {
 fn share(plan: &Plan, sources: &[impl Member]) -> Result<(), Error> {
     SHARED.check()?;
     let refused = |error| Error::failed(format!("{}: sharing frames", plan.interface), error);
-    let inner = plan.options.tunnels == Tunnels::Inner;
-    let program = chooser(super::is_raw(hardware(plan)?), inner)?;
+    let options = plan.schema.options(&plan.options);
+    let program = chooser(super::is_raw(hardware(plan)?), &options)?;
     if let Some(first) = sources.first() {
         first
             .socket()

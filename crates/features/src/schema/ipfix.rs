@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::flow::mac;
 use super::{Rows, Rules, Schema};
 use crate::column::{Column, Unit, Value};
-use crate::dissect::tcp_flag;
+use crate::dissect::{Tunnel, tcp_flag};
 use crate::element::{Element, Encoding};
 use crate::flow::{Direction, End, Flow};
 use crate::key::Endpoint;
@@ -46,7 +46,7 @@ const COLUMNS: &[Column<Flow>] = &[
         "sourceTransportPort",
         Unit::None,
         "Port of the source; 0 where the protocol has none.",
-        Value::U16(|f| Some(f.source().port)),
+        Value::U16(|f| Some(port(f, f.source()))),
     )
     .exported_as(Element::unsigned(7, 2)),
     Column::<Flow>::new(
@@ -67,7 +67,7 @@ const COLUMNS: &[Column<Flow>] = &[
         "destinationTransportPort",
         Unit::None,
         "Port of the destination; 0 where the protocol has none.",
-        Value::U16(|f| Some(f.destination().port)),
+        Value::U16(|f| Some(port(f, f.destination()))),
     )
     .exported_as(Element::unsigned(11, 2)),
     Column::<Flow>::new(
@@ -136,8 +136,8 @@ const COLUMNS: &[Column<Flow>] = &[
     Column::<Flow>::new(
         "layer2SegmentId",
         Unit::None,
-        "Innermost tunnel's network identifier, key or endpoint identifier; null without one.",
-        Value::U64(|f| (f.key.tunnel != 0).then(|| f.key.tunnel.into())),
+        "Identifier of the innermost tunnel's layer 2 segment, in the low three bytes, and its encapsulation in the highest: 1 VXLAN, 2 NVGRE; null without one, and of other tunnels.",
+        Value::U64(segment),
     )
     .exported_as(Element::unsigned(351, 8)),
     Column::<Flow>::new(
@@ -311,14 +311,14 @@ const COLUMNS: &[Column<Flow>] = &[
     Column::<Flow>::new(
         "tcpControlBits",
         Unit::None,
-        "All TCP flags of packets sent forward; null unless TCP, and without packets.",
+        "All TCP flags of packets sent forward, with AE and the reserved bits, as bytes 13 and 14 of the header have them; null unless TCP, and without packets.",
         Value::U16(|f| tcp(f, &f.forward, control_bits)),
     )
     .exported_as(Element::unsigned(6, 2)),
     Column::<Flow>::new(
         "reverseTcpControlBits",
         Unit::None,
-        "All TCP flags of packets sent backward; null unless TCP, and without packets.",
+        "All TCP flags of packets sent backward, likewise; null unless TCP, and without packets.",
         Value::U16(|f| tcp(f, &f.backward, control_bits)),
     )
     .exported_as(Element::unsigned(6, 2).reverse()),
@@ -417,10 +417,33 @@ fn tcp<T>(flow: &Flow, direction: &Direction, value: fn(&Direction) -> T) -> Opt
     of(direction, value).filter(|_| flow.key.protocol == 6)
 }
 
+/// The flags with the bits before them; those of the data offset are zero (RFC 9565).
 fn control_bits(direction: &Direction) -> u16 {
     (0..8)
         .filter(|bit| direction.flags[*bit] > 0)
-        .fold(0, |bits, bit| bits | 1 << bit)
+        .fold(u16::from(direction.reserved) << 8, |bits, bit| {
+            bits | 1 << bit
+        })
+}
+
+/// The value of element 351, which IANA's registry defines for two encapsulations.
+fn segment(flow: &Flow) -> Option<u64> {
+    let forward = flow.tunnel(flow.initiator);
+    let backward = || flow.tunnel(flow.initiator.other());
+    let (encapsulation, id) = match forward.or_else(backward)? {
+        Tunnel::Vxlan(id) => (1, id),
+        Tunnel::Nvgre(id) => (2, id),
+        Tunnel::Geneve(_) | Tunnel::Gre(_) | Tunnel::Gtp(_) => return None,
+    };
+    Some(encapsulation << 56 | u64::from(id))
+}
+
+/// Identifiers of echoes are no ports of a transport header.
+fn port(flow: &Flow, endpoint: Endpoint) -> u16 {
+    match flow.icmp {
+        Some(_) => 0,
+        None => endpoint.port,
+    }
 }
 
 fn address(flow: &Flow, endpoint: Endpoint, out: &mut dyn Write) -> bool {

@@ -80,6 +80,7 @@ impl Schema {
         if self.rules == Rules::NfStream {
             options.timers.linger_ns = None;
             options.by_vlan = true;
+            options.ignore_icmp_id = true;
         }
         options.limits.payloads &= self.needs_payload();
         if self.flow_columns().is_none() {

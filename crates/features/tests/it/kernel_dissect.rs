@@ -160,7 +160,9 @@ fn noise_reads_alike() {
         return;
     }
     let noise = prop::collection::vec(any::<u8>(), SHORTEST..120);
-    let kind = prop::sample::select(vec![0x0800_u16, 0x86dd, 0x8100, 0x8847, 0x8864, 0x0050]);
+    let kind = prop::sample::select(vec![
+        0x0800_u16, 0x86dd, 0x8100, 0x8847, 0x8864, 0x88e7, 0x0050,
+    ]);
     let noise = (noise, kind).prop_map(|(mut frame, ethertype)| {
         frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
         frame

@@ -7,6 +7,7 @@ mod common;
 mod expressions;
 mod files;
 mod filter_tcpdump;
+mod identity;
 mod ipfix;
 mod kafka;
 mod kernel;

@@ -101,6 +101,8 @@ impl Extraction {
             },
             by_vlan: self.by_vlan,
             selection: self.selection.selection(most)?,
+            // A schema sets the rest.
+            ..Options::default()
         })
     }
 }

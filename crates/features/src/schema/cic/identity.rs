@@ -23,7 +23,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "Src Port",
         Unit::None,
-        "Its port; 0 where the protocol has none.",
+        "Its port; of echoes (ICMP), their identifier if this side asks; 0 where the protocol has none.",
         Value::U16(|f| Some(f.source().port)),
     ),
     Column::new(
@@ -35,7 +35,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "Dst Port",
         Unit::None,
-        "Its port; 0 where the protocol has none.",
+        "Its port, likewise.",
         Value::U16(|f| Some(f.destination().port)),
     ),
     Column::new(

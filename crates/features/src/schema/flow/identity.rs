@@ -2,6 +2,7 @@
 
 use super::mac;
 use crate::column::{Column, Unit, Value};
+use crate::dissect::Tunnel;
 use crate::flow::Flow;
 use crate::text::ip;
 
@@ -9,7 +10,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "flow_id",
         Unit::None,
-        "The same for the same endpoints, protocol, tags and start, on every datapath; early rows share their flow's.",
+        "The same for the same endpoints, protocol, tags, start and initial sequence number, on every datapath; early rows share their flow's.",
         Value::U64(|f| Some(f.id())),
     ),
     Column::new(
@@ -39,7 +40,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "src_port",
         Unit::None,
-        "Its port; 0 where the protocol has none.",
+        "Its port; of echoes (ICMP), their identifier if this side asks; 0 where the protocol has none.",
         Value::U16(|f| Some(f.source().port)),
     ),
     Column::new(
@@ -51,7 +52,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "dst_port",
         Unit::None,
-        "Its port; 0 where the protocol has none.",
+        "Its port, likewise.",
         Value::U16(|f| Some(f.destination().port)),
     ),
     Column::new(
@@ -63,8 +64,14 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "tunnel_id",
         Unit::None,
-        "Innermost tunnel's network identifier, key or endpoint identifier; 0 without one, or when flows are told apart by outer addresses.",
-        Value::U32(|f| Some(f.key.tunnel)),
+        "Identifier of the innermost tunnel, of packets sent forward: VNI, GRE key or TEID; 0 without one, or when flows are told apart by outer addresses.",
+        Value::U32(|f| Some(f.tunnel(f.initiator).map_or(0, Tunnel::id))),
+    ),
+    Column::new(
+        "bwd_tunnel_id",
+        Unit::None,
+        "The same of packets sent backward: GRE keys and TEIDs differ between the directions.",
+        Value::U32(|f| Some(f.tunnel(f.initiator.other()).map_or(0, Tunnel::id))),
     ),
     Column::new(
         "src_mac",

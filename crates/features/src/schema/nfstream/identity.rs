@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::column::{Column, Unit, Value};
+use crate::dissect::Tunnel;
 use crate::flow::{End, Flow};
 use crate::key::Sender;
 use crate::text::{self, mac};
@@ -10,7 +11,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "id",
         Unit::None,
-        "The same for the same endpoints, protocol, tags and start, on every datapath.",
+        "The same for the same endpoints, protocol, tags, start and initial sequence number, on every datapath.",
         Value::U64(|f| Some(f.id())),
     ),
     Column::new(
@@ -88,8 +89,8 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "tunnel_id",
         Unit::None,
-        "Innermost tunnel's network identifier, key or endpoint identifier; 0 without one, or when flows are told apart by outer addresses.",
-        Value::U32(|f| Some(f.key.tunnel)),
+        "Identifier of the innermost tunnel, of packets that the side sent which sent the first packet: VNI, GRE key or TEID; 0 without one, or when flows are told apart by outer addresses.",
+        Value::U32(|f| Some(f.tunnel(f.opener).map_or(0, Tunnel::id))),
     ),
 ];
 

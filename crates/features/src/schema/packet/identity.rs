@@ -1,6 +1,7 @@
 //! When, in which flow, and from whom to whom.
 
 use crate::column::{Column, Unit, Value};
+use crate::dissect::Tunnel;
 use crate::key::Endpoint;
 use crate::packets::Facts;
 use crate::schema::flow::mac;
@@ -64,7 +65,7 @@ pub(super) const COLUMNS: &[Column<Facts>] = &[
     Column::new(
         "src_port",
         Unit::None,
-        "Port of the sender; 0 where there is none, of a later fragment its first fragment's.",
+        "Port of the sender; of an echo request (ICMP), its identifier; of a later fragment, its first fragment's; 0 where there is none.",
         Value::U16(|p| Some(source(p).port)),
     ),
     Column::new(
@@ -76,7 +77,7 @@ pub(super) const COLUMNS: &[Column<Facts>] = &[
     Column::new(
         "dst_port",
         Unit::None,
-        "Port of the receiver, as src_port.",
+        "Port of the receiver; of an echo reply, its identifier; otherwise as src_port.",
         Value::U16(|p| Some(destination(p).port)),
     ),
     Column::new(
@@ -107,7 +108,7 @@ pub(super) const COLUMNS: &[Column<Facts>] = &[
         "tunnel_id",
         Unit::None,
         "VNI, GRE key or TEID of the innermost tunnel that was opened; 0 outside of any.",
-        Value::U32(|p| Some(p.packet.key.tunnel)),
+        Value::U32(|p| Some(p.packet.tunnel.map_or(0, Tunnel::id))),
     ),
 ];
 

@@ -42,13 +42,13 @@ const IDENTITY: &[Column<Flow>] = &[
     Column::new(
         "src_port",
         Unit::None,
-        "Port of the endpoint that sends forward; 0 where there are no ports.",
+        "Port of the endpoint that sends forward; of echoes (ICMP), their identifier if this endpoint asks; 0 where there are no ports.",
         Value::U64(|f| Some(f.source().port.into())),
     ),
     Column::new(
         "dst_port",
         Unit::None,
-        "Port of the endpoint that sends backward; 0 where there are no ports.",
+        "Port of the endpoint that sends backward, likewise.",
         Value::U64(|f| Some(f.destination().port.into())),
     ),
 ];

@@ -387,7 +387,9 @@ fn defect_12_every_ip_protocol_makes_flows() {
         .map(|frame| (0, frame))
         .into();
     frames.push((1, build::echo(from, to).payload([0; 40]).frame()));
-    frames.push((2, build::echo(to, from).payload([0; 40]).frame()));
+    let mut reply = build::echo(to, from).payload([0; 40]).frame();
+    reply[34] = 0;
+    frames.push((2, reply));
     // Ports 1000 and 2000 at the start of its header, as in TCP.
     let mut sctp = vec![0; 40];
     sctp[..4].copy_from_slice(&[0x03, 0xe8, 0x07, 0xd0]);
@@ -409,8 +411,8 @@ fn defect_12_every_ip_protocol_makes_flows() {
     seen.sort_by_key(|[protocol, ..]| format!("{protocol:?}"));
     let number = |value: u32| Cell::Number(value.into());
     let expected = [
-        // The echo header is 8 bytes, SCTP's 12; of the others none is known.
-        [1, 0, 0, 40],
+        // The echo header is 8 bytes, SCTP's 12; of the others none is known. An echo's identifier is a port.
+        [1, 1, 0, 40],
         [132, 1000, 2000, 28],
         [47, 0, 0, 40],
         [50, 0, 0, 40],

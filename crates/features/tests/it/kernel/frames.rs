@@ -74,6 +74,14 @@ fn built() -> Vec<Builder> {
         build::other(v6_hosts().0.ip(), v6_hosts().1.ip(), protocol::ICMP).payload([1; 30]),
         build::other(v6_hosts().0.ip(), v6_hosts().1.ip(), 59),
         build::other(v6_hosts().0.ip(), v6_hosts().1.ip(), 140).payload([17, 0, 0, 0, 0, 0, 0, 0]),
+        // Of the first fragment with destination options above.
+        build::other(
+            v6_hosts().0.ip(),
+            v6_hosts().1.ip(),
+            protocol::DESTINATION_OPTIONS,
+        )
+        .extension(fragment(8, false))
+        .payload([3; 8]),
     ]
 }
 
@@ -113,8 +121,40 @@ fn unsegmented() -> Vec<u8> {
     frame
 }
 
+/// The same in IPv6, where the field is the payload's.
+fn unsegmented_v6(payload: usize) -> Vec<u8> {
+    let (from, to) = (at("[2001:db8::1]:1"), at("[2001:db8::2]:443"));
+    let segment = build::tcp(from, to, 0x10, 3).payload(vec![8; payload]);
+    let mut frame = segment.frame();
+    frame[18..20].copy_from_slice(&[0, 0]);
+    frame
+}
+
+/// A TCP segment with AE and a reserved bit.
+fn reserved_bits() -> Vec<u8> {
+    let mut frame = tcp(0xc2, 0).frame();
+    frame[46] |= 0x05;
+    frame
+}
+
+/// The answer to an echo request.
+fn echo_reply(mut request: Vec<u8>, kind_at: usize) -> Vec<u8> {
+    request[kind_at] = if request[kind_at] == 8 { 0 } else { 129 };
+    request[kind_at + 4] = 7;
+    request
+}
+
+/// Ethernet addresses that begin with this byte, and IPv4's EtherType.
+fn ethernet(first: u8) -> [u8; 14] {
+    [first, 0, 0, 0, 0, 9, first, 0, 0, 0, 0, 8, 8, 0]
+}
+
 /// An IPv4 packet with an authentication header, and one that has lost it.
 fn authenticated(words: u8) -> Vec<u8> {
+    authenticating(words).frame()
+}
+
+fn authenticating(words: u8) -> Builder {
     let ah = [
         17, words, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9, 9, 9, 9, 9, 9, 9, 0, 9, 0, 8, 0, 12,
     ];
@@ -124,7 +164,6 @@ fn authenticated(words: u8) -> Vec<u8> {
         protocol::AUTHENTICATION,
     )
     .payload(ah)
-    .frame()
 }
 
 /// One frame of every kind.
@@ -158,8 +197,52 @@ pub(crate) fn kinds() -> Vec<Vec<u8>> {
         jumbo(&[1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 90),
         jumbo(&[0; 14], 90),
         unsegmented(),
+        unsegmented_v6(1500),
+        unsegmented_v6(1280 - 40 - 32),
+        unsegmented_v6(1280 - 40 - 32 + 1),
+        reserved_bits(),
         authenticated(4),
         authenticated(200),
+        authenticating(4)
+            .identification(5)
+            .fragment(0, true)
+            .frame(),
+        authenticating(4)
+            .identification(5)
+            .fragment(4, false)
+            .frame(),
+    ]);
+    let hosts = [at("192.0.2.1:0").ip(), at("192.0.2.2:0").ip()];
+    let hosts_v6 = [at("[2001:db8::1]:0").ip(), at("[2001:db8::2]:0").ip()];
+    frames.extend([
+        echo_reply(build::echo(hosts[1], hosts[0]).frame(), 34),
+        echo_reply(build::echo(hosts_v6[1], hosts_v6[0]).frame(), 54),
+    ]);
+    let label = [0x88, 0x47, 0, 1, 0x01, 9];
+    let behind = |between: &[u8], frame: &Builder| announced(&[&label, between].concat(), frame);
+    frames.extend([
+        behind(&[&[0; 4][..], &ethernet(0xaa)].concat(), &v4()),
+        behind(&ethernet(0xaa), &v4()),
+        behind(&ethernet(0x02), &v4()),
+        behind(
+            &[&[0; 4][..], &ethernet(0xaa)[..12], &[8, 6]].concat(),
+            &v4(),
+        ),
+        behind(&[&[0x10, 0, 0, 7][..], &ethernet(0xaa)].concat(), &v4()),
+        announced(
+            &[&[0x88, 0xe7, 0, 0, 1, 2][..], &ethernet(0x02)].concat(),
+            &v4(),
+        ),
+        announced(&[0x88, 0x64, 0x11, 0, 0, 7, 0, 80, 0x21], &v4()),
+        announced(&[0x88, 0x64, 0x11, 0, 0, 7, 0, 80, 0x57], &v6()),
+        announced(
+            &[0x88, 0x64, 0x11, 0, 0, 7, 0, 80, 0x02, 0x81, 0, 1, 0x01, 9],
+            &v4(),
+        ),
+        announced(
+            &[0x88, 0x64, 0x11, 0, 0, 7, 0, 80, 0x02, 0x83, 0, 1, 0x01, 9],
+            &v6(),
+        ),
     ]);
     frames
 }

@@ -25,6 +25,7 @@ EXPORT_STRUCT(filter_step);
 EXPORT_STRUCT(flow);
 EXPORT_STRUCT(metadata);
 EXPORT_STRUCT(model);
+EXPORT_STRUCT(queue_entry);
 EXPORT_STRUCT(tree_account);
 EXPORT_STRUCT(steering);
 

@@ -20,6 +20,8 @@ enum flow_mark {
 	FLOW_RESET = 1 << 2,
 	/* A SYN was seen; `initial` is its sequence number. */
 	FLOW_INITIAL = 1 << 3,
+	/* Has had a packet since it was put into the queue (flow_queue.h). */
+	FLOW_ACTIVE = 1 << 4,
 };
 
 enum window_mark {
@@ -124,16 +126,15 @@ struct flow {
 	__u16 argument;
 	/* Which model it was that said so last. */
 	__u16 generation;
+	/* When it was put into the queue (flow_queue.h) for the first time, by the monotonic clock.
+	 */
+	__u64 entered_ns;
 };
 
 _Static_assert(sizeof(struct direction) == 272, "no implicit padding");
-_Static_assert(sizeof(struct flow) == 1064, "no implicit padding");
+_Static_assert(sizeof(struct flow) == 1072, "no implicit padding");
 
-/* Timers as features::flow::Timers has them; no linger: TCP's flags end no flow. */
-const volatile __u64 idle_ns = 120000000000ULL;
-const volatile __u64 active_ns = 1800000000000ULL;
-const volatile __u64 linger_ns = 5000000000ULL;
-const volatile __u8 lingers = 1;
+/* Gaps as features::flow::Gaps has them. */
 const volatile __u64 active_gap_ns = 5000000000ULL;
 const volatile __u64 subflow_gap_ns = 1000000000ULL;
 const volatile __u64 bulk_gap_ns = 1000000000ULL;
@@ -158,44 +159,6 @@ static __always_inline __u64 flow_packets(const struct flow *f)
 static __always_inline bool has_fin(const struct flow *f, __u32 direction)
 {
 	return f->directions[direction].flags[0];
-}
-
-static __always_inline bool is_closed(const struct flow *f)
-{
-	return f->marks & FLOW_RESET || (has_fin(f, 0) && has_fin(f, 1));
-}
-
-static __always_inline bool is_due(__s64 since, __u64 timeout, __s64 now)
-{
-	return now >= since && gap_between(since, now) >= timeout;
-}
-
-/* Why a flow has ended by a time at which nothing has come for it, if it has. */
-static __always_inline int flow_ended_by(const struct flow *f, __s64 now)
-{
-	bool closed = lingers && is_closed(f);
-
-	if (!is_due(f->last_ns, closed ? linger_ns : idle_ns, now))
-		return END_NONE;
-	return closed ? END_CLOSED : END_IDLE;
-}
-
-/* Why a flow has ended before this packet of the same key, if it has. */
-static __always_inline int flow_ended_before(const struct flow *f, const struct packet *p)
-{
-	int end = flow_ended_by(f, p->time_ns);
-	bool ended;
-
-	if (end != END_NONE)
-		return end;
-	if (is_due(f->first_ns, active_ns, p->time_ns))
-		return END_ACTIVE;
-	if (!lingers || !is_opening(p))
-		return END_NONE;
-	ended = f->marks & FLOW_RESET || has_fin(f, 0) || has_fin(f, 1);
-	if (ended && !(f->marks & FLOW_INITIAL && f->initial == p->sequence))
-		return END_CLOSED;
-	return END_NONE;
 }
 
 #endif

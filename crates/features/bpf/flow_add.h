@@ -151,6 +151,7 @@ __noinline int flow_add(struct flow *f, const struct packet *p)
 		f->out_of_order += p->time_ns < f->last_ns;
 		times_add(&f->gaps, gap);
 		periods_add(&f->periods, gap);
+		f->marks |= FLOW_ACTIVE;
 	}
 	if (p->time_ns > f->last_ns)
 		f->last_ns = p->time_ns;

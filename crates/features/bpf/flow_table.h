@@ -6,32 +6,9 @@
 #define FEATURES_FLOW_TABLE_H
 
 #include "flow_add.h"
+#include "flow_end.h"
+#include "flow_queue.h"
 #include "frame.h"
-#include "wake.h"
-
-/* A table's shape; userspace makes one for each CPU, of its own size. Sizes in place of types,
- * because 6.1 takes a table made without type information for another shape than one made with it.
- */
-struct flow_table {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NUMA_NODE);
-	__uint(max_entries, 1);
-	__uint(key_size, sizeof(struct flow_key));
-	__uint(value_size, sizeof(struct flow));
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct flow_table);
-} tables SEC(".maps");
-
-/* Ended flows. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} ended SEC(".maps");
 
 /* A flow for which there is no room in the table. */
 struct {
@@ -47,19 +24,6 @@ const volatile __u64 early_packets = 0;
 /* What an entry is made from. */
 const struct flow nothing = {};
 
-static __always_inline void *own_table(void)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&tables, &cpu);
-}
-
-static __always_inline int push(struct flow *f, __u8 end)
-{
-	f->end = end;
-	return bpf_ringbuf_output(&ended, f, sizeof(*f), wakeup_flags(&ended, 0));
-}
-
 /* Zeroes a flow in place: nothing can fail between the old flow and the new one. */
 static __always_inline void flow_clear(struct flow *f)
 {
@@ -72,53 +36,62 @@ static __always_inline void flow_clear(struct flow *f)
 	}
 }
 
-/* A packet without room in the table leaves as a flow of its own. */
-static __always_inline void export_alone(const struct packet *p, struct account *a)
+/* A packet without room in the table leaves as a flow of its own, which a model can still be asked
+ * about. */
+static __always_inline struct flow *export_alone(const struct packet *p, struct account *a)
 {
 	__u32 zero = 0;
 	struct flow *f = bpf_map_lookup_elem(&homeless, &zero);
 
 	if (!f)
-		return;
+		return NULL;
 	flow_clear(f);
 	flow_start(f, p);
 	flow_add(f, p);
 	if (push(f, END_FULL)) {
 		a->lost_table_full++;
-		return;
+	} else {
+		a->exported++;
+		a->table_full++;
 	}
-	a->exported++;
-	a->table_full++;
+	return f;
 }
 
-/* The entry of a packet's flow, as new or with the packets before; NULL when it was dealt with. */
-static __always_inline struct flow *flow_of(void *table, const struct packet *p, struct account *a)
+/* The entry of a flow that starts with this packet; NULL without room. */
+static __always_inline struct flow *insert_flow(void *table, const struct packet *p)
 {
-	struct flow *f = bpf_map_lookup_elem(table, &p->key);
-	__u64 packets;
-	int end;
+	struct flow *f;
 
-	if (!f) {
-		if (!bpf_map_update_elem(table, &p->key, &nothing, BPF_NOEXIST))
-			f = bpf_map_lookup_elem(table, &p->key);
-		if (f)
-			flow_start(f, p);
-		else
-			export_alone(p, a);
-		return f;
-	}
-	end = flow_ended_before(f, p);
-	if (end == END_NONE)
-		return f;
-	packets = flow_packets(f);
-	if (push(f, end)) {
-		a->lost_ring_full++;
+	if (bpf_map_update_elem(table, &p->key, &nothing, BPF_NOEXIST) &&
+	    (!make_room() || bpf_map_update_elem(table, &p->key, &nothing, BPF_NOEXIST)))
 		return NULL;
-	}
-	a->exported += packets;
+	f = bpf_map_lookup_elem(table, &p->key);
+	if (!f)
+		return NULL;
+	flow_start(f, p);
+	enter_queue(f);
+	return f;
+}
+
+/* Starts the flow of this packet in the place of one that has ended; whether the latter could
+ * leave. */
+static __always_inline bool turn_over(struct flow *f, const struct packet *p, struct account *a,
+				      int end)
+{
+	__u64 packets = flow_packets(f), entered_ns = f->entered_ns;
+	bool lost = push(f, end);
+
+	/* As in queue_evict(). */
+	if (lost && !with_models)
+		return false;
+	if (lost)
+		a->lost_ring_full += packets;
+	else
+		a->exported += packets;
 	flow_clear(f);
 	flow_start(f, p);
-	return f;
+	f->entered_ns = entered_ns;
+	return true;
 }
 
 /* Whether a packet came by another queue than the one before in its flow and direction. */
@@ -129,19 +102,29 @@ static __always_inline bool changes_queue(const struct flow *f, const struct pac
 	return d->wire.count && d->queue != p->queue;
 }
 
-/* Counts a packet under its flow, which is NULL where it is in no table; pushes what it ends. */
+/* Counts a packet under its flow, which is NULL where it is in none; pushes what it ends. */
 static __always_inline struct flow *track(const struct packet *p, struct account *a)
 {
 	void *table = own_table();
 	struct flow *f;
+	int end;
 
 	if (!table) {
 		a->lost_cpu++;
 		return NULL;
 	}
-	f = flow_of(table, p, a);
-	if (!f)
-		return NULL;
+	f = bpf_map_lookup_elem(table, &p->key);
+	if (!f) {
+		f = insert_flow(table, p);
+		if (!f)
+			return export_alone(p, a);
+	} else {
+		end = flow_ended_before(f, p);
+		if (end != END_NONE && !turn_over(f, p, a, end)) {
+			a->lost_ring_full++;
+			return NULL;
+		}
+	}
 	a->changed_queue += changes_queue(f, p);
 	flow_add(f, p);
 	if (early_packets && flow_packets(f) == early_packets && push(f, END_EARLY))

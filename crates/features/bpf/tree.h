@@ -104,9 +104,6 @@ struct {
 	__type(value, struct tree_account);
 } tree_accounts SEC(".maps");
 
-/* Whether there may be a model: without, nothing of this is in the program. */
-const volatile __u8 with_models = 0;
-
 /* What is in the leaf that a flow comes to. Global, so that the verifier looks at it once. */
 __noinline __s64 tree_leaf(const struct model *m, const struct flow *f, __u32 root)
 {

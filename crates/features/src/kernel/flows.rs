@@ -48,7 +48,10 @@ macro_rules! load {
                 .size(&$settings.options.selection)
                 .and_then(|()| libbpf_rs::num_possible_cpus())
                 .map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX))
-                .and_then(|cpus| open.maps.tables.set_max_entries(cpus))
+                .and_then(|cpus| {
+                    open.maps.tables.set_max_entries(cpus)?;
+                    open.maps.flow_queues.set_max_entries(cpus)
+                })
                 .and_then(|()| open.maps.ended.set_max_entries($settings.ring_bytes))
                 .map_err(failed("sizing the flow programs' maps"))
         })?;
@@ -58,6 +61,7 @@ macro_rules! load {
             entry,
             evict: bpf::program(&skel.progs.evict_flows)?,
             tables: Map::new(&maps.tables)?,
+            queues: Map::new(&maps.flow_queues)?,
             ended: &maps.ended,
             accounts: Accounts::new(&maps.accounts)?,
             clock: Map::new(&maps.clock)?,
@@ -137,7 +141,7 @@ impl FlowPlane {
             program: skeleton.entry,
             steering: None,
             drained: false,
-            tables: Tables::make(&skeleton.tables, settings.flows_per_cpu)?,
+            tables: Tables::make(&skeleton.tables, &skeleton.queues, settings.flows_per_cpu)?,
             accounts: skeleton.accounts,
             clock: skeleton.clock,
             outlet: Outlet::new(ring, bell, settings),
@@ -285,6 +289,7 @@ struct Skeleton<'a, 'o> {
     entry: OwnedFd,
     evict: OwnedFd,
     tables: Map<u32, i32>,
+    queues: Map<u32, i32>,
     ended: &'a MapMut<'o>,
     accounts: Accounts,
     clock: Map<u32, u64>,

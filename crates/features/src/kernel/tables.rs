@@ -3,7 +3,7 @@
 
 use bpf::{Cursor, Map};
 use datapath::Error;
-use libbpf_rs::MapType;
+use libbpf_rs::{MapHandle, MapType};
 
 use super::failed;
 use super::memory;
@@ -26,14 +26,22 @@ pub(super) struct Table {
 pub(super) struct Tables(Vec<Table>);
 
 impl Tables {
-    /// Makes a table for each CPU that is online, in memory near to it, and gives it to the programs.
-    pub(super) fn make(outer: &Map<u32, i32>, flows: u32) -> Result<Self, Error> {
+    /// Makes a table for each CPU that is online, and a queue of its flows, in memory near to it, and gives them to
+    /// the programs.
+    pub(super) fn make(
+        tables: &Map<u32, i32>,
+        queues: &Map<u32, i32>,
+        flows: u32,
+    ) -> Result<Self, Error> {
         let topology = memory::topology()?;
         let tables = topology.cpus().into_iter().map(|cpu| {
-            let map = make(flows, topology.node_of(cpu))?;
-            outer.set_descriptor(&cpu, &map).map_err(|error| {
+            let given = |error: bpf::Error| {
                 Error::failed(format!("giving CPU {cpu} its table"), error.source)
-            })?;
+            };
+            let map = make(flows, topology.node_of(cpu))?;
+            tables.set_descriptor(&cpu, &map).map_err(given)?;
+            let queue = make_queue(flows, topology.node_of(cpu))?;
+            queues.set_descriptor(&cpu, &queue).map_err(given)?;
             Ok(Table { cpu, map })
         });
         Ok(Self(tables.collect::<Result<_, Error>>()?))
@@ -96,6 +104,15 @@ impl Table {
 
 pub(super) fn batch() -> Batch {
     Batch::new(BATCH)
+}
+
+/// Twice as many entries as flows: a flow that has ended leaves its own behind until it is met.
+fn make_queue(flows: u32, node: u32) -> Result<MapHandle, Error> {
+    let entry = u32::try_from(size_of::<types::queue_entry>()).unwrap_or(u32::MAX);
+    let entries = flows.saturating_mul(2);
+    let (name, options) = (Some("flow_queue"), memory::on(node));
+    MapHandle::create(MapType::Queue, name, 0, entry, entries, &options)
+        .map_err(failed("making a queue of flows"))
 }
 
 fn make(flows: u32, node: u32) -> Result<Map<types::flow_key, types::flow>, Error> {

@@ -201,7 +201,34 @@ fn single(port: u64, time_ns: i64) -> OwnedFrame {
 }
 
 #[test]
-fn without_room_in_the_table_packets_leave_alone() {
+fn a_full_table_makes_room_for_each_new_flow() {
+    if !sys::require::root() {
+        return;
+    }
+    for hook in [Hook::Xdp, Hook::Tc] {
+        let mut settings = settings(Options::default());
+        settings.flows_per_cpu = 16;
+        let mut plane = hook.load(&settings);
+        let mut flows = Vec::new();
+        for port in 0..500_u64 {
+            for packet in 0..3 {
+                let captured = single(1000 + port, SECOND + 10 * port.cast_signed() + packet);
+                hook.run(plane.program(), &captured);
+            }
+            plane.collect(&mut |flow| flows.push(*flow)).unwrap();
+        }
+        assert_eq!(flows.len(), 500 - 16, "{hook:?}: 16 flows have room");
+        assert!(flows.iter().all(|flow| flow.end == End::Full));
+        let account = finish(plane, &mut flows);
+        assert_eq!((account.packets, account.lost()), (1500, 0), "{hook:?}");
+        assert_eq!(account.table_full, 0, "{hook:?}: none leaves alone");
+        assert_eq!(flows.len(), 500, "{hook:?}");
+        assert!(flows.iter().all(|flow| flow.packets() == 3), "{hook:?}");
+    }
+}
+
+#[test]
+fn a_flow_with_packets_stays_in_a_full_table() {
     if !sys::require::root() {
         return;
     }
@@ -209,20 +236,53 @@ fn without_room_in_the_table_packets_leave_alone() {
     settings.flows_per_cpu = 16;
     let mut plane = load(&settings);
     let mut flows = Vec::new();
-    for round in 0..3 {
-        for port in 0..40 {
-            run(plane.program(), &single(1000 + port, SECOND + round));
+    for port in 0..300_u64 {
+        let time_ns = SECOND + 10 * port.cast_signed();
+        for (port, time_ns) in [(1, time_ns), (1000 + port, time_ns + 1)] {
+            run(plane.program(), &single(port, time_ns));
         }
+        plane.collect(&mut |flow| flows.push(*flow)).unwrap();
+    }
+    assert_eq!(flows.len(), 301 - 16);
+    finish(plane, &mut flows);
+    let busy: Vec<u64> = flows.iter().map(Flow::packets).filter(|n| *n > 1).collect();
+    assert_eq!(
+        busy,
+        [300],
+        "one row of the flow that had packets all along"
+    );
+}
+
+#[test]
+fn entries_of_flows_that_have_ended_make_way() {
+    if !sys::require::root() {
+        return;
+    }
+    let mut settings = settings(Options::default());
+    settings.flows_per_cpu = 16;
+    let mut plane = load(&settings);
+    let mut flows = Vec::new();
+    // Sweeps take flows out, and leave entries of 20 times as many as there is room for.
+    for round in 0..40_i64 {
+        for port in 0..8_u64 {
+            let time_ns = 1000 * SECOND * round + port.cast_signed();
+            run(plane.program(), &single(1000 + port, time_ns));
+        }
+        let horizon = 1000 * SECOND * round + 500 * SECOND;
+        plane
+            .sweep(horizon, Duration::MAX, &mut |flow| flows.push(*flow))
+            .unwrap();
+    }
+    assert!(flows.iter().all(|flow| flow.end == End::Idle));
+    let ended = flows.len();
+    for port in 0..100_u64 {
+        let time_ns = 100_000 * SECOND + port.cast_signed();
+        run(plane.program(), &single(2000 + port, time_ns));
     }
     plane.collect(&mut |flow| flows.push(*flow)).unwrap();
-    assert!(
-        flows
-            .iter()
-            .all(|flow| flow.end == End::Full && flow.packets() == 1)
-    );
+    assert_eq!(flows.len() - ended, 100 - 16);
     let account = finish(plane, &mut flows);
-    assert_eq!((account.packets, account.lost()), (120, 0));
-    assert_eq!(account.table_full, 3 * 24, "16 flows have room");
+    assert_eq!((account.table_full, account.lost()), (0, 0));
 }
 
 #[test]
@@ -252,7 +312,8 @@ fn without_room_in_the_ring_packets_are_dropped_by_name() {
             .unwrap();
     }
     let account = finish(plane, &mut flows);
-    assert_eq!((account.packets, account.table_full), (80, 3));
+    assert_eq!((account.packets, account.table_full), (80, 0));
+    // Three flows could leave.
     assert_eq!(account.lost_table_full, 24 - 3 + 24);
     assert_eq!(account.lost_ring_full, 16);
     assert_eq!(account.exported, 16 + 3);

@@ -290,6 +290,42 @@ fn a_mark_changes_the_dscp_and_nothing_else() {
 }
 
 #[test]
+fn a_full_table_and_a_full_ring_let_no_packet_pass_the_model() {
+    if !sys::require::root() {
+        return;
+    }
+    let image = always(r#""action":"drop""#);
+    for hook in [Hook::Xdp, Hook::Tc] {
+        let mut plane = hook.load(&Settings {
+            clock: Clock::Metadata,
+            flows_per_cpu: 4,
+            // Three flows.
+            ring_bytes: 4096,
+            models: true,
+            ..Settings::default()
+        });
+        plane.set_model(Some((&image, false))).unwrap();
+        // The later ones find their flows ended, and no room for these either.
+        for time_ns in [1, 1_000_000_000_000] {
+            for port in 1..=50 {
+                let frame =
+                    build::udp(at(&format!("192.0.2.1:{port}")), at("192.0.2.2:53")).frame();
+                let length = u32::try_from(frame.len()).unwrap();
+                let verdict = hook.run(plane.program(), &captured(time_ns, frame, length));
+                assert_eq!(verdict, dropped(hook), "{hook:?}: {port}");
+            }
+        }
+        let (account, open) = (plane.account().unwrap(), plane.open_packets().unwrap());
+        assert_eq!(
+            account.packets,
+            account.exported + open + account.lost(),
+            "{account:?}"
+        );
+        assert!(account.lost_ring_full > 0, "{account:?}");
+    }
+}
+
+#[test]
 fn a_mark_at_tc_is_the_socket_buffers() {
     if !sys::require::root() {
         return;

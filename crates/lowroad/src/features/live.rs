@@ -246,7 +246,7 @@ impl Live {
             if let Some(link) = link.ok().filter(|link| link.up) {
                 return Some(link.index);
             }
-            let left = self.left(session);
+            let left = self.time_left(session);
             if left.is_zero() || shutdown.wait(left.min(LOOK)) || !self.has_reader() {
                 return None;
             }
@@ -260,7 +260,7 @@ impl Live {
     }
 
     /// Time until the end that was asked for.
-    fn left(&self, session: &Session) -> Duration {
+    fn time_left(&self, session: &Session) -> Duration {
         self.duration.map_or(Duration::MAX, |all| {
             all.0.saturating_sub(session.started.elapsed())
         })
@@ -295,7 +295,7 @@ impl Live {
         session: &mut Session,
     ) {
         while running.failed().is_none() {
-            let left = self.left(session);
+            let left = self.time_left(session);
             if left.is_zero() || shutdown.wait(left.min(LOOK)) || !self.has_reader() {
                 session.goes_on = false;
                 return;

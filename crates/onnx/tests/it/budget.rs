@@ -98,13 +98,11 @@ fn write(folder: &Path, model: &[u8]) -> std::path::PathBuf {
 fn a_small_file_that_asks_for_much_memory_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     load(&write(folder.path(), &summing(1000))).unwrap();
-    for count in [1 << 30, 1 << 33] {
-        let error = load(&write(folder.path(), &summing(count)))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("memory than"), "{count}: {error}");
-        assert!(!error.contains('\n'), "{error}");
-    }
+    let error = load(&write(folder.path(), &summing(1 << 30)))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("memory than"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
 }
 
 /// An evaluator that is ended as the kernel ends one that has used up its time or memory.

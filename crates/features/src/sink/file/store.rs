@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ enum Output {
         file: File,
         now: PathBuf,
     },
-    Stream(Box<dyn Write + Send>),
+    Stream(File),
 }
 
 impl Store {
@@ -51,15 +52,15 @@ impl Store {
 
     /// Standard output, a pipe, or a device.
     pub(super) fn stream(path: &Path) -> Result<Self, Error> {
-        let stream: Box<dyn Write + Send> = if path == Path::new(STANDARD_OUTPUT) {
-            Box::new(io::stdout())
+        let opened = if path == Path::new(STANDARD_OUTPUT) {
+            // A chunk is written in one call; `Stdout` would look for its last line and write it in two.
+            io::stdout().as_fd().try_clone_to_owned().map(File::from)
         } else {
-            let opened = OpenOptions::new().write(true).open(path);
-            Box::new(opened.map_err(Error::io(path))?)
+            OpenOptions::new().write(true).open(path)
         };
         Ok(Self {
             path: path.to_owned(),
-            output: Output::Stream(stream),
+            output: Output::Stream(opened.map_err(Error::io(path))?),
             length: 0,
         })
     }
@@ -76,7 +77,7 @@ impl Store {
     pub(super) fn commit(&mut self, chunk: &Chunk) -> Result<(), Error> {
         let bytes = &chunk.bytes;
         match &mut self.output {
-            Output::Stream(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Output::Stream(stream) => stream.write_all(bytes),
             Output::File { file, .. } => reserve(file, self.length, bytes.len() + chunk.tail)
                 // What is written in part is no chunk: the end is written over it, and cuts it off.
                 .and_then(|()| file.write_all_at(bytes, self.length)),

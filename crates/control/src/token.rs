@@ -1,8 +1,7 @@
 //! The bearer token: read from a file that only its owner can read, compared in constant time.
 
-use std::fs;
 use std::hint::black_box;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io;
 use std::path::Path;
 
 use crate::StartError;
@@ -19,16 +18,12 @@ impl Token {
             path: path.into(),
             reason,
         };
-        let file = fs::metadata(path)
-            .map_err(|error| refuse(format!("{error}; HTTP is off until a token file exists")))?;
-        let me = nix::unistd::geteuid().as_raw();
-        if file.uid() != me && file.uid() != 0 {
-            return Err(refuse("belongs to another user".into()));
-        }
-        if file.permissions().mode() & 0o077 != 0 {
-            return Err(refuse("others can read it; chmod 600 it".into()));
-        }
-        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        let text = process::secret::read(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                refuse(format!("{error}; HTTP is off until a token file exists"))
+            }
+            _ => refuse(error.to_string()),
+        })?;
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < MIN_TOKEN_LEN {
             return Err(refuse(format!(

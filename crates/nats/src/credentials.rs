@@ -1,7 +1,6 @@
 //! Login with a private key that never leaves this machine: a `.creds` file, or only the seed of an NKEY.
 //! <https://github.com/nats-io/nkeys> describes the format of keys.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -33,9 +32,9 @@ impl std::fmt::Debug for Seed {
 
 impl Credentials {
     /// # Errors
-    /// The error of reading the file, or `InvalidData` if it has no seed of a user.
+    /// Those of [`process::secret::read`], or `InvalidData` if it has no seed of a user.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string(path)?;
+        let text = process::secret::read(path)?;
         let no_seed =
             || io::Error::new(io::ErrorKind::InvalidData, "no seed of a user's key in it");
         let seed = block(&text, "USER NKEY SEED").unwrap_or_else(|| text.trim());
@@ -133,6 +132,9 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn seed(key: [u8; 32]) -> String {
@@ -163,6 +165,9 @@ mod tests {
              -----BEGIN USER NKEY SEED-----\n{key}\n------END USER NKEY SEED------\n"
         );
         fs::write(&path, text).unwrap();
+        let open = Credentials::read(&path).unwrap_err().to_string();
+        assert!(open.contains("chmod 600"), "{open}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let read = Credentials::read(&path);
         fs::remove_file(&path).unwrap();
         let read = read.unwrap();

@@ -42,7 +42,10 @@ impl Tls {
         let Some((certificate, key)) = certificate else {
             return Ok(Self(Arc::new(builder.with_no_client_auth())));
         };
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| pem_error(key, error))?;
+        let secret = process::secret::read(key)
+            .map_err(pem::Error::Io)
+            .and_then(|text| PrivateKeyDer::from_pem_slice(text.as_bytes()))
+            .map_err(|error| pem_error(key, error))?;
         let config = builder
             .with_client_auth_cert(certificates(certificate)?, secret)
             .map_err(|error| invalid(certificate, &error))?;

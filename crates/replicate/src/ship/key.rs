@@ -1,9 +1,9 @@
 //! Signs records with a key that both ends were given at set-up: checksums tell damage, not a broker
 //! that makes records up.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ring::{digest, hmac};
@@ -28,8 +28,6 @@ pub struct Key(hmac::Key);
 pub enum KeyError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("{0}: others can read the key; chmod 600 it")]
-    Open(PathBuf),
     #[error("{0}: no key: a line of 64 hexadecimal digits is expected")]
     Malformed(PathBuf),
 }
@@ -58,11 +56,7 @@ impl Key {
     /// # Errors
     /// [`KeyError`]
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let metadata = fs::metadata(path).map_err(at(path))?;
-        if metadata.mode() & 0o077 != 0 {
-            return Err(KeyError::Open(path.to_owned()));
-        }
-        let text = fs::read_to_string(path).map_err(at(path))?;
+        let text = process::secret::read(path).map_err(at(path))?;
         let secret = digits(text.trim()).ok_or_else(|| KeyError::Malformed(path.to_owned()))?;
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &secret)))
     }

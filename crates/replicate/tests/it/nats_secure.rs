@@ -1,6 +1,7 @@
 //! Servers that ask for certificates, and for keys.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use replicate::ship::Sink;
 use replicate::ship::nats::{Error, Publisher, Receiver};
@@ -54,6 +55,9 @@ fn who_has_the_key_publishes_and_receives_and_nobody_else_does() {
     )
     .unwrap();
     let mut known = options(&server.url("APP"), None);
+    let refused = known.credentials(&file).unwrap_err().to_string();
+    assert!(refused.contains("chmod 600"), "{refused}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     known.credentials(&file).unwrap();
     let mut source = Publisher::new(&log, known.clone(), single()).unwrap();
     publish(&mut source, 2).unwrap();
@@ -104,6 +108,16 @@ fn certificates_are_asked_for_on_both_sides() {
     let mut edge = Receiver::new(Sink::open(&copy).unwrap(), known);
     receive(&mut edge, 2).unwrap();
     assert_equal(&copy, &log);
+    let key = at("keys/edge.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+    let mut open = options(&server.url("APP"), None);
+    let own = Some((at("keys/edge.pem"), key.clone()));
+    let own = own
+        .as_ref()
+        .map(|(cert, key)| (cert.as_path(), key.as_path()));
+    let refused = open.tls(Some(&at("keys/ca.pem")), own).unwrap_err();
+    assert!(refused.to_string().contains("chmod 600"), "{refused}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     // In the clear, and to a server that shows another authority's certificate.
     for other in [
         options(&server.url("APP"), None),

@@ -56,7 +56,7 @@ fn certificates_of_others_are_refused_in_a_line_each() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     said(
         bed.files("edge-1").client().unwrap_err(),
-        "others can read the key",
+        "others can open the file",
     );
     fs::write(bed.files("edge-2").certificate, "nothing").unwrap();
     said(

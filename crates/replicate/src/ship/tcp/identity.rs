@@ -1,8 +1,6 @@
 //! Who may connect: certificates and keys from files in PEM, and TLS 1.3 made of them. Both ends show
 //! a certificate.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,11 +72,8 @@ impl Files {
     }
 
     fn key(&self) -> Result<PrivateKeyDer<'static>, Error> {
-        let metadata = fs::metadata(&self.key).map_err(|error| wrong(&self.key, &error))?;
-        if metadata.mode() & 0o077 != 0 {
-            return Err(wrong(&self.key, &"others can read the key; chmod 600 it"));
-        }
-        PrivateKeyDer::from_pem_file(&self.key)
+        let text = process::secret::read(&self.key).map_err(|error| wrong(&self.key, &error))?;
+        PrivateKeyDer::from_pem_slice(text.as_bytes())
             .map_err(|error| wrong(&self.key, &format!("no key in PEM: {error}")))
     }
 }

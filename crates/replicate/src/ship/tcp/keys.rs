@@ -1,6 +1,6 @@
 //! Makes certificates for set-up: a small authority, and one for the server and for each replica.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn authority(
 ) -> Result<Issuer<'static, KeyPair>, KeysError> {
     let wrong = of("ca");
     let path = folder.join("ca.key");
-    let (key, new) = match fs::read_to_string(&path) {
+    let (key, new) = match process::secret::read(&path) {
         Ok(text) => (KeyPair::from_pem(&text).map_err(&wrong)?, false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             (KeyPair::generate().map_err(&wrong)?, true)

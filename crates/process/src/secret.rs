@@ -1,0 +1,66 @@
+//! Files with private keys, passwords and tokens.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Longer files have no key. In bytes.
+const LONGEST: u64 = 1 << 20;
+const OTHERS: u32 = 0o077;
+
+/// Reads a text file that belongs to the caller or to root, and that nobody but its owner can read or change.
+///
+/// # Errors
+/// `PermissionDenied`, with what to do, if it belongs to another user or if others can open it; those of reading it.
+pub fn read(path: &Path) -> io::Result<String> {
+    // Of what is open: the name may lead elsewhere a moment later.
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let owner = metadata.uid();
+    if owner != 0 && owner != nix::unistd::geteuid().as_raw() {
+        return Err(refused(format!(
+            "the file belongs to user {owner}, who could change it; chown it"
+        )));
+    }
+    if metadata.mode() & OTHERS != 0 {
+        return Err(refused("others can open the file; chmod 600 it".to_owned()));
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn refused(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    use super::*;
+
+    #[test]
+    fn what_others_can_open_or_change_is_no_secret() {
+        let path = std::env::temp_dir().join(format!("secret-{}", std::process::id()));
+        fs::write(&path, "secret\n").unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let refused = read(&path).unwrap_err().to_string();
+            assert!(refused.contains("chmod 600"), "{mode:o}: {refused}");
+        }
+        for mode in [0o600, 0o400] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read(&path).unwrap(), "secret\n");
+        }
+        if nix::unistd::geteuid().is_root() {
+            chown(&path, Some(65534), None).unwrap();
+            let refused = read(&path).unwrap_err().to_string();
+            assert!(refused.contains("belongs to user 65534"), "{refused}");
+        }
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -26,7 +26,7 @@ use crate::exit::{self, Failure, OrFail as _};
   sudo lowroad relay serve --config relay.toml
   sudo lowroad relay subscriber add cam1 edge-2 192.0.2.9:6000")]
 pub(crate) struct Arguments {
-    /// Control socket of the relay [default: the configuration file's, else /run/lowroad/relay.sock]
+    /// Control socket of the relay [default: the configuration file's, else /run/lowroad-relay/relay.sock]
     #[arg(long, global = true, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Print JSON

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use crate::spec::{Part, StreamSpec};
 
 /// Where the control socket is by default.
-pub const CONTROL: &str = "/run/lowroad/relay.sock";
+pub const CONTROL: &str = "/run/lowroad-relay/relay.sock";
 
 /// A checked configuration.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ pub const KERNEL_TABLE: &str = "the datapath kernel routes by the kernel's own t
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Where the control socket is by default.
-pub const CONTROL: &str = "/run/lowroad/router.sock";
+pub const CONTROL: &str = "/run/lowroad-router/router.sock";
 
 /// A checked configuration.
 #[derive(Clone, Debug)]

@@ -52,7 +52,7 @@ pub(super) struct Run {
     /// Filter by these rules; refuse those that cannot be expressed
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Control socket [default: /run/lowroad/router.sock]
+    /// Control socket [default: /run/lowroad-router/router.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Validate configuration, table image and rules, and exit

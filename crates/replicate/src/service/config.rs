@@ -14,7 +14,7 @@ use super::{Error as Refused, loops, place};
 use sections::{Apply, Capture, Publish, Receive, Section, Serve};
 
 /// Where the control socket is by default.
-pub const CONTROL: &str = "/run/lowroad/replicate.sock";
+pub const CONTROL: &str = "/run/lowroad-replicate/replicate.sock";
 
 /// A checked configuration.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
 
 use crate::address::Identity;
@@ -26,6 +27,8 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// The client's name, which a server shows to its operator.
     pub name: String,
+    /// What inboxes begin with, so that an operator can permit this client's alone; `_INBOX` if empty.
+    pub inbox: String,
 }
 
 /// A connection. After [`Error::Connection`] it cannot be used any more.
@@ -70,7 +73,7 @@ impl Client {
             link: Link::dial(server).map_err(connection_error)?,
             server: server.to_owned(),
             info: Info::default(),
-            inbox: format!("_INBOX.{}", unique_id()),
+            inbox: inbox(&options.inbox).map_err(connection_error)?,
             requests: 0,
             subscriptions: REPLIES,
             pending: VecDeque::new(),
@@ -318,7 +321,8 @@ impl Client {
     ) -> io::Result<(String, Vec<u8>)> {
         let mut headers = self.link.read_body(total_length)?;
         let body = headers.split_off(header_length);
-        Ok((String::from_utf8(headers).map_err(io::Error::other)?, body))
+        // Others may have sent it.
+        Ok((String::from_utf8_lossy(&headers).into_owned(), body))
     }
 
     /// A server's `-ERR`. Some would meet the next connection as well; others, such as too many connections, may
@@ -362,6 +366,16 @@ impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
+}
+
+/// Nobody else can know it: what arrives there is taken for an answer.
+fn inbox(prefix: &str) -> io::Result<String> {
+    let mut token = [0; 16];
+    let drawn = SystemRandom::new().fill(&mut token);
+    drawn.map_err(|_| io::Error::other("there are no random numbers"))?;
+    let prefix = if prefix.is_empty() { "_INBOX" } else { prefix };
+    let token = u128::from_ne_bytes(token);
+    Ok(format!("{prefix}.{token:032x}"))
 }
 
 /// An identifier that no other call returns, in this process or another.

@@ -64,6 +64,8 @@ pub enum Delivery {
     },
     /// A message of the consumer's protocol, or of another subscription.
     Other,
+    /// Neither from the stream nor from the server: somebody else sent it to the consumer's subject.
+    Foreign,
     /// Messages are missing: create another consumer.
     Gap,
 }
@@ -156,7 +158,7 @@ impl Api {
         let decode = |text: &str| STANDARD.decode(text).map_err(|_| invalid());
         Ok(Some(StoredMessage {
             sequence: message.seq,
-            headers: String::from_utf8(decode(&message.hdrs)?).map_err(|_| invalid())?,
+            headers: String::from_utf8_lossy(&decode(&message.hdrs)?).into_owned(),
             body: decode(&message.data)?,
         }))
     }
@@ -221,16 +223,24 @@ impl OrderedConsumer {
         if message.subscription != self.subscription {
             return Delivery::Other;
         }
-        self.last_activity = Instant::now();
-        match message.status() {
-            Some(100) => return self.handle_control(client, &message),
-            Some(_) => return Delivery::Gap,
-            None => {}
-        }
-        let metadata = message.reply.as_deref().and_then(delivery_metadata);
-        let Some((sequence, delivered, pending)) = metadata else {
-            return Delivery::Gap;
+        let reply = message.reply.as_deref().unwrap_or_default();
+        // Only the reply subject tells: the headers of what is stored are whatever its publisher wrote.
+        let Some(metadata) = Metadata::parse(reply) else {
+            return match message.status() {
+                Some(status) => self.handle_status(client, status, &message),
+                None => Delivery::Foreign,
+            };
         };
+        if metadata.stream != self.stream || metadata.consumer != self.name {
+            return Delivery::Foreign;
+        }
+        self.last_activity = Instant::now();
+        let Metadata {
+            sequence,
+            delivered,
+            pending,
+            ..
+        } = metadata;
         if delivered != self.delivered + 1 {
             return Delivery::Gap;
         }
@@ -243,19 +253,31 @@ impl OrderedConsumer {
         Delivery::Message { message, pending }
     }
 
+    fn is_flow_control(&self, subject: &str) -> bool {
+        let own = format!("$JS.FC.{}.{}.", self.stream, self.name);
+        let token = subject.strip_prefix(&own).unwrap_or_default();
+        !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+
     /// Whether the consumer missed three heartbeats.
     pub fn is_lost(&self) -> bool {
         self.last_activity.elapsed() > 3 * HEARTBEAT
     }
 
     /// Answers flow control, and compares a heartbeat's number of messages.
-    fn handle_control(&self, client: &mut Client, message: &Message) -> Delivery {
+    fn handle_status(&mut self, client: &mut Client, status: u16, message: &Message) -> Delivery {
+        self.last_activity = Instant::now();
+        if status != 100 {
+            return Delivery::Gap;
+        }
         let flow_control = message.reply.as_deref();
-        for subject in flow_control
-            .into_iter()
-            .chain(message.header("Nats-Consumer-Stalled"))
-        {
-            client.publish(subject, "", &[], &[]);
+        let subjects = flow_control.into_iter();
+        for subject in subjects.chain(message.header("Nats-Consumer-Stalled")) {
+            // Whatever else has this permission may not be asked for with it.
+            match self.is_flow_control(subject) {
+                true => client.publish(subject, "", &[], &[]),
+                false => return Delivery::Foreign,
+            }
         }
         let last = message.header("Nats-Last-Consumer");
         match last.and_then(|last| last.parse::<u64>().ok()) {
@@ -293,17 +315,36 @@ pub fn parse_response(body: &[u8]) -> Result<Value, Option<Error>> {
     }
 }
 
-/// A message's sequence numbers in the stream and in the consumer, and the number of messages that follow:
+/// What a reply subject says of a message that a consumer delivers:
 /// `$JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.TIMES.STREAM#.CONSUMER#.TIME.PENDING[.RANDOM]`.
-fn delivery_metadata(reply: &str) -> Option<(u64, u64, u64)> {
-    let tokens: Vec<&str> = reply.split('.').collect();
-    let tokens = match tokens.len() {
-        9 => tokens.get(5..)?,
-        11.. => tokens.get(7..)?,
-        _ => return None,
-    };
-    let number = |at: usize| tokens.get(at)?.parse().ok();
-    Some((number(0)?, number(1)?, number(3)?))
+#[derive(Debug, PartialEq, Eq)]
+struct Metadata<'a> {
+    stream: &'a str,
+    consumer: &'a str,
+    /// In the stream.
+    sequence: u64,
+    /// How many the consumer has delivered with it.
+    delivered: u64,
+    pending: u64,
+}
+
+impl<'a> Metadata<'a> {
+    fn parse(reply: &'a str) -> Option<Self> {
+        let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+        let tokens = match tokens.len() {
+            7 => tokens.as_slice(),
+            9.. => tokens.get(2..)?,
+            _ => return None,
+        };
+        let number = |at: usize| tokens.get(at)?.parse().ok();
+        Some(Self {
+            stream: tokens.first()?,
+            consumer: tokens.get(1)?,
+            sequence: number(3)?,
+            delivered: number(4)?,
+            pending: number(6)?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -311,16 +352,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_a_place_are_read() {
-        assert_eq!(
-            delivery_metadata("$JS.ACK.S.c.1.20.3.99.7"),
-            Some((20, 3, 7))
-        );
-        assert_eq!(
-            delivery_metadata("$JS.ACK._.x.S.c.1.20.3.99.7.r"),
-            Some((20, 3, 7))
-        );
-        assert_eq!(delivery_metadata("$JS.ACK.S.c.1.20.3"), None);
-        assert_eq!(delivery_metadata("$JS.ACK.S.c.1.many.3.99.7"), None);
+    fn both_forms_of_a_reply_subject_are_read() {
+        let read = |reply| {
+            let read = Metadata::parse(reply)?;
+            assert_eq!((read.stream, read.consumer), ("S", "c"));
+            Some((read.sequence, read.delivered, read.pending))
+        };
+        assert_eq!(read("$JS.ACK.S.c.1.20.3.99.7"), Some((20, 3, 7)));
+        assert_eq!(read("$JS.ACK._.x.S.c.1.20.3.99.7.r"), Some((20, 3, 7)));
+        assert_eq!(read("$JS.ACK.S.c.1.20.3"), None);
+        assert_eq!(read("$JS.ACK.S.c.1.many.3.99.7"), None);
+        assert_eq!(read("$JS.FC.S.c.1.20.3.99.7"), None);
+    }
+
+    #[test]
+    fn flow_control_is_answered_to_its_own_consumer_alone() {
+        let consumer = OrderedConsumer {
+            subscription: 2,
+            stream: "S".to_owned(),
+            name: "c".to_owned(),
+            delivered: 0,
+            last_activity: Instant::now(),
+        };
+        assert!(consumer.is_flow_control("$JS.FC.S.c.Ab12"));
+        for other in [
+            "$JS.API.STREAM.DELETE.S",
+            "$JS.FC.S.c.",
+            "$JS.FC.S.d.Ab12",
+            "$JS.FC.S.c.a.b",
+            "$JS.FC.S.c.a 0\r\n\r\nPUB x 0",
+            "victim",
+            "",
+        ] {
+            assert!(!consumer.is_flow_control(other), "{other}");
+        }
     }
 }

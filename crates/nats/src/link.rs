@@ -14,7 +14,7 @@ use crate::tls::Tls;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longer messages or lines do not come from a NATS server with our messages.
-const MAX_MESSAGE: usize = 32 << 20;
+const MAX_MESSAGE: usize = 96 << 20;
 const MAX_LINE: usize = 1 << 20;
 const READ_SIZE: usize = 256 << 10;
 
@@ -114,7 +114,7 @@ impl Link {
             let from = searched.min(input.len());
             if let Some(end) = input[from..].windows(2).position(|two| two == b"\r\n") {
                 let end = from + end;
-                let line = String::from_utf8(input[..end].to_vec()).map_err(io::Error::other)?;
+                let line = String::from_utf8_lossy(&input[..end]).into_owned();
                 self.consumed += end + 2;
                 return Ok(Some(line));
             }
@@ -131,7 +131,9 @@ impl Link {
     /// Reads `length` bytes, and the line end that follows them.
     pub(crate) fn read_body(&mut self, length: usize) -> io::Result<Vec<u8>> {
         if length > MAX_MESSAGE {
-            return Err(io::Error::other("sends a message longer than any of ours"));
+            return Err(io::Error::other(
+                "sends a message longer than any server takes",
+            ));
         }
         let deadline = Instant::now() + 2 * TIMEOUT;
         while self.input.len() - self.consumed < length + 2 {

@@ -106,6 +106,11 @@ impl Server {
         }
     }
 
+    /// Removes the streams of a server that was killed.
+    pub fn forget_streams(&self) {
+        fs::remove_dir_all(self.folder.path().join("store")).unwrap();
+    }
+
     /// As SIGINT does it: the others of its cluster are told.
     pub fn end(&mut self) {
         self.signal(Signal::SIGINT);

@@ -81,6 +81,7 @@ impl NatsSink {
                 identity,
                 tls: None,
                 name: "lowroad".to_owned(),
+                inbox: String::new(),
             },
             subject: subject.to_owned(),
             mode,

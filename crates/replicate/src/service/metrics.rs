@@ -11,7 +11,7 @@ use super::check::Checked;
 use super::freezer::Pressure;
 use super::receive::Received;
 use super::status::{PartStatus, Progress, State, Status};
-use crate::ship::nats::Published;
+use crate::ship::nats::{ForeignMessages, Published};
 use crate::ship::tcp;
 
 type Labels<'a> = [(&'a str, &'a str); 2];
@@ -251,6 +251,7 @@ fn add_publish(metrics: &mut MetricSet, labels: Labels<'_>, published: &Publishe
     metrics
         .counter("lowroad_replicate_repeated_messages_total", help)
         .sample(&labels, published.lost);
+    add_foreign(metrics, labels, &published.foreign);
 }
 
 fn add_receive(metrics: &mut MetricSet, labels: Labels<'_>, received: &Received) {
@@ -270,6 +271,7 @@ fn add_receive(metrics: &mut MetricSet, labels: Labels<'_>, received: &Received)
         Received::Nats(progress) => {
             add_messages(metrics, labels, progress.messages);
             add_retries(metrics, labels, progress.retries);
+            add_foreign(metrics, labels, &progress.foreign);
             let help = "Messages of the stream that were not received yet.";
             metrics
                 .gauge("lowroad_replicate_pending_messages", help)
@@ -314,6 +316,13 @@ fn add_messages(metrics: &mut MetricSet, labels: Labels<'_>, count: u64) {
     metrics
         .counter("lowroad_replicate_messages_total", help)
         .sample(&labels, count);
+}
+
+fn add_foreign(metrics: &mut MetricSet, labels: Labels<'_>, foreign: &ForeignMessages) {
+    let help = "Messages of a stream that are no part of the log and were skipped.";
+    metrics
+        .counter("lowroad_replicate_foreign_messages_total", help)
+        .sample(&labels, foreign.count);
 }
 
 fn add_retries(metrics: &mut MetricSet, labels: Labels<'_>, count: u64) {

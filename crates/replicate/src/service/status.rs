@@ -345,6 +345,8 @@ fn publish(published: &Published) -> Value {
         "in_flight": published.in_flight,
         "retries": published.retries,
         "published_again": published.lost,
+        "foreign": published.foreign.count,
+        "last_foreign": published.foreign.last,
         "server": published.server,
     })
 }
@@ -372,6 +374,8 @@ fn receive(received: &Received) -> Value {
             "repeated": progress.duplicates,
             "pending_messages": progress.pending,
             "retries": progress.retries,
+            "foreign": progress.foreign.count,
+            "last_foreign": progress.foreign.last,
             "server": progress.server,
         }),
     }

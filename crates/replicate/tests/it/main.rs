@@ -31,6 +31,7 @@ mod naive;
 mod nats;
 mod nats_busy;
 mod nats_cluster;
+mod nats_foreign;
 mod nats_history;
 mod nats_peers;
 mod nats_secure;

@@ -2,13 +2,13 @@
 
 use nats::{Api, Client};
 use replicate::record::Kind;
-use replicate::ship::nats::{Error, Publisher, Receiver};
+use replicate::ship::nats::{Error, Publisher, Received, Receiver};
 use replicate::ship::{Key, Sink};
 use serde_json::json;
-use test_support::nats_server::{self, Server};
+use test_support::nats_server::{self, Server, wait_until};
 
 use crate::common::{data, epoch, new, start};
-use crate::nats_peers::{assert_equal, options, publish, receive, records, single, write};
+use crate::nats_peers::{STEP, assert_equal, options, publish, receive, records, single, write};
 
 /// A server whose streams an attacker rewrites.
 struct Broker {
@@ -64,6 +64,20 @@ impl Broker {
         receive(&mut edge, 13)?;
         Ok(records(copy.path()).len())
     }
+
+    /// What a new receiver says when it has passed over so many messages.
+    fn passed_over(&self, stream: &str, key: Option<Key>, count: u64) -> Received {
+        let copy = tempfile::tempdir().unwrap();
+        let sink = Sink::open(copy.path()).unwrap();
+        let mut edge = Receiver::new(sink, options(&self.server.url(stream), key));
+        let mut seen = Received::default();
+        wait_until("they are passed over", || {
+            seen = edge.step(STEP).unwrap();
+            seen.foreign.count == count
+        });
+        assert!(records(copy.path()).is_empty());
+        seen
+    }
 }
 
 #[test]
@@ -91,15 +105,15 @@ fn what_was_not_signed_with_the_key_is_refused() {
     assert_eq!(messages.len(), 4);
     assert_eq!(broker.received("SIGNED", broker.key("ours")).unwrap(), 13);
 
-    let unsigned = |error: Result<usize, Error>| {
-        let error = error.unwrap_err();
-        assert!(matches!(error, Error::Unsigned { .. }), "{error}");
-        error.to_string()
-    };
-    let text = unsigned(broker.received("SIGNED", broker.key("other")));
-    assert!(text.contains("not signed with this key"), "{text}");
-    let text = unsigned(broker.received("SIGNED", None));
-    assert!(text.contains("no key was given"), "{text}");
+    for (key, what) in [
+        (broker.key("other"), "not signed with this key"),
+        (None, "no key was given"),
+    ] {
+        let seen = broker.passed_over("SIGNED", key, 4);
+        let text = seen.waiting.unwrap();
+        assert!(text.contains(what), "{text}");
+        assert_eq!(seen.number, 0);
+    }
 
     // Each byte counts: of the head, of a record, of the signature.
     for (index, at) in [20, 40, 80, messages[2].len() - 1].into_iter().enumerate() {
@@ -107,7 +121,9 @@ fn what_was_not_signed_with_the_key_is_refused() {
         altered[2][at] ^= 1;
         let stream = format!("ALTERED{index}");
         broker.forge(&stream, &altered);
-        unsigned(broker.received(&stream, broker.key("ours")));
+        // It is passed over, and then what it had is missing.
+        let error = broker.received(&stream, broker.key("ours")).unwrap_err();
+        assert!(matches!(error, Error::Missing { number: 8, .. }), "{error}");
     }
     // Reordered, or one left out.
     let mut swapped = messages.clone();
@@ -129,18 +145,17 @@ fn what_was_not_signed_with_the_key_is_refused() {
     broker.forge("TWICE", &twice);
     assert_eq!(broker.received("TWICE", broker.key("ours")).unwrap(), 13);
     broker.forge("FOREIGN", &[b"good day".to_vec()]);
-    let error = broker.received("FOREIGN", None).unwrap_err();
-    assert!(
-        matches!(error, Error::Foreign { sequence: 1, .. }),
-        "{error}"
-    );
+    let seen = broker.passed_over("FOREIGN", None, 1);
+    let text = seen.foreign.last.unwrap();
+    assert!(text.contains("message 1 is no part of a log"), "{text}");
 
     // Who publishes without the key cannot go on with the stream either.
     let error = publish(
         &mut Publisher::new(log.path(), options(&url, None), single()).unwrap(),
         13,
     );
-    unsigned(error.map(|_| 0));
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Unsigned { .. }), "{error}");
     let whole = tempfile::tempdir().unwrap();
     let sink = Sink::open(whole.path()).unwrap();
     receive(

@@ -2,6 +2,7 @@
 //! receivers keep a copy of the log each. The stream only carries: what it has lost is published again
 //! from the log, and what a receiver cannot follow from its copy is an error.
 
+mod foreign_messages;
 mod message;
 mod packets;
 mod publish;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use datapath::{Classify, ErrorClass};
 use nats::{Address, Credentials, Identity, Tls};
 
+pub use foreign_messages::ForeignMessages;
 pub use publish::{Progress as Published, Publisher};
 pub use receive::{Progress as Received, Receiver};
 pub use stream::Settings;
@@ -49,6 +51,7 @@ impl Options {
                 identity: address.identity,
                 tls: address.tls.then(|| Tls::read(None, None)).transpose()?,
                 name: "lowroad replicate".to_owned(),
+                inbox: format!("_INBOX.lowroad.{}", address.name),
             },
             stream: address.name,
             domain: None,
@@ -94,16 +97,18 @@ pub enum Error {
     Fenced { stream: String },
     #[error("stream {stream}: {what}")]
     Settings { stream: String, what: String },
-    #[error("stream {0} is gone; start again to publish the log to a new one")]
-    Gone(String),
     #[error("stream {stream} has another log, {found}, not {expected}; use another stream")]
     OtherLog {
         stream: String,
         found: String,
         expected: String,
     },
-    #[error("stream {stream}: message {sequence} is no part of a log; keep one log in a stream")]
+    #[error(
+        "stream {stream}: message {sequence} is no part of a log; nothing else may be published to its subject"
+    )]
     Foreign { stream: String, sequence: u64 },
+    #[error("stream {0}: a message to the consumer's own subject is not from the stream")]
+    Stray(String),
     #[error("stream {stream}: message {sequence} {what}; nothing of it was taken")]
     Unsigned {
         stream: String,
@@ -147,8 +152,8 @@ impl Classify for Error {
             | Self::Wait(_)
             | Self::Taken { .. }
             | Self::Fenced { .. }
-            | Self::Gone(_)
             | Self::Foreign { .. }
+            | Self::Stray(_)
             | Self::Unsigned { .. }
             | Self::Diverged { .. }
             | Self::Purged { .. }

@@ -8,20 +8,23 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nats::StoredMessage;
 use serde_json::json;
 
 use super::message::{Message, Place};
 use super::packets::{self, Packet, Packets};
-use super::session::{Servers, Session};
+use super::session::{self, Servers, Session};
 use super::stream::{self, Settings};
-use super::{Error, Options, Patience, hexadecimal};
-use crate::log::Beginning;
+use super::{Error, ForeignMessages, Options, Patience, hexadecimal};
+use crate::log::{Beginning, Id};
 use crate::ship::Watch;
 
 /// Messages that may be without an acknowledgement.
 const WINDOW: usize = 64;
 /// Without one for so long, the stream is asked what it has.
 const LATE: Duration = Duration::from_secs(5);
+/// Messages that are no part of a log are looked at in search of one that is, at once.
+const SEARCH_BATCH: u64 = 4096;
 /// For another publisher to say that it is there.
 const PRESENCE: Duration = Duration::from_secs(1);
 /// The header that says which run of a publisher sent a message.
@@ -46,6 +49,7 @@ pub struct Progress {
     pub bytes: u64,
     /// Messages that the stream had acknowledged and did not have later: published again.
     pub lost: u64,
+    pub foreign: ForeignMessages,
     /// How many times the stream was asked where to go on, after something went wrong.
     pub retries: u64,
     /// The server that we are connected to.
@@ -80,6 +84,8 @@ pub struct Publisher {
     place: Place,
     /// Of the stream's last message.
     sequence: u64,
+    /// Messages at the end of the stream that are no part of a log.
+    foreign: Range<u64>,
     /// Tells answers to what was sent before a retry from those after it.
     attempt: u64,
     acknowledged: Instant,
@@ -111,6 +117,7 @@ impl Publisher {
             drained: false,
             place: Place::behind(0),
             sequence: 0,
+            foreign: 0..0,
             attempt: 0,
             acknowledged: Instant::now(),
             patience: Patience::new(),
@@ -211,8 +218,10 @@ impl Publisher {
         let (options, settings) = (&self.options, &self.settings);
         let stream = match session.stream(options)? {
             Some(stream) => stream,
-            None if self.established => return Err(Error::Gone(options.stream.clone())),
-            None => create(session, options, settings)?,
+            None => {
+                self.foreign = 0..0;
+                create(session, options, settings)?
+            }
         };
         let most = session.client.max_payload();
         if most < packets::LEAST {
@@ -227,24 +236,15 @@ impl Publisher {
         let subject = stream::published(&stream.config).unwrap_or_default();
         self.subject = None;
         self.attempt += 1;
-        let last = match stream.messages {
-            0 => None,
-            _ => session.message(options, stream.last)?,
-        };
+        let last = self.last(&stream, &beginning.id)?;
+        let options = &self.options;
         let (begun, place) = match &last {
             None => (beginning, Place::behind(beginning.first - 1)),
             Some((stored, message)) => {
                 let ours = stored.header(RUN) == Some(&self.run);
                 let own = ours || !self.established || stored.sequence <= self.sequence;
-                let stream = options.stream.clone();
-                if message.beginning.id != beginning.id {
-                    return Err(Error::OtherLog {
-                        stream,
-                        found: hexadecimal(&message.beginning.id),
-                        expected: self.log.clone(),
-                    });
-                }
                 if !own {
+                    let stream = options.stream.clone();
                     return Err(Error::Fenced { stream });
                 }
                 (message.beginning, message.to)
@@ -266,6 +266,71 @@ impl Publisher {
         self.established = true;
         self.acknowledged = Instant::now();
         Ok(())
+    }
+
+    /// The stream's last message that is part of the log.
+    ///
+    /// # Errors
+    /// Why a message is none, if the stream has others alone before we publish to it, or begins with another log. One
+    /// that passes after [`SEARCH_BATCH`] messages, behind which the next attempt goes on.
+    fn last(
+        &mut self,
+        stream: &nats::Stream,
+        log: &Id,
+    ) -> Result<Option<(StoredMessage, Message)>, Error> {
+        let (Some(session), options) = (&mut self.session, &self.options) else {
+            return Ok(None);
+        };
+        if stream.messages == 0 {
+            return Ok(None);
+        }
+        let (known, end) = (self.foreign.clone(), stream.last + 1);
+        let mut other = None;
+        let mut looked_at = 0;
+        let mut at = end;
+        while at > stream.first {
+            if known.contains(&(at - 1)) && known.end <= end {
+                at = known.start;
+                continue;
+            }
+            self.foreign = at..end;
+            if looked_at == SEARCH_BATCH {
+                let count = end - at;
+                return Err(passing(
+                    0,
+                    format!("the last {count} messages are no part of a log"),
+                ));
+            }
+            looked_at += 1;
+            at -= 1;
+            let stored = session.stored(options, at)?;
+            // Without, one that was deleted.
+            let Some(stored) = stored.filter(|stored| stored.sequence == at) else {
+                continue;
+            };
+            let error = match session::open(&stored, options) {
+                Ok(message) if message.beginning.id == *log => return Ok(Some((stored, message))),
+                Ok(message) => {
+                    let error = Error::OtherLog {
+                        stream: options.stream.clone(),
+                        found: hexadecimal(&message.beginning.id),
+                        expected: self.log.clone(),
+                    };
+                    match session.begins_with(options, stream, log)? {
+                        true => error,
+                        false => return Err(error),
+                    }
+                }
+                Err(error) => error,
+            };
+            self.progress.foreign.add(&error);
+            other = Some(error);
+        }
+        self.foreign = at..end;
+        match other {
+            Some(other) if !self.established => Err(other),
+            _ => Ok(None),
+        }
     }
 
     /// The stream's last message may be of another history than the log.
@@ -383,9 +448,12 @@ impl Publisher {
             count += 1;
             let name = message.subject.rsplit('.').next().unwrap_or_default();
             if message.subject == stream::presence(&self.options.stream) {
+                // A publisher asks from an inbox; whoever names another subject would use our permissions for it.
                 let reply = message.reply.as_deref().unwrap_or_default();
-                session.client.publish(reply, "", &[], who().as_bytes());
-                session.client.flush()?;
+                if reply.starts_with("_INBOX.") {
+                    session.client.publish(reply, "", &[], who().as_bytes());
+                    session.client.flush()?;
+                }
             } else if name == format!("p{}-{}", self.attempt, self.sequence) {
                 self.answer(&message)?;
             } else if name.starts_with(&format!("p{}-", self.attempt)) {

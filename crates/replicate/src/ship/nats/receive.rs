@@ -8,7 +8,7 @@ use nats::{Delivery, OrderedConsumer, StoredMessage};
 
 use super::message::{Content, Message, Place};
 use super::session::{self, Servers, Session};
-use super::{Error, Options, Patience, hexadecimal};
+use super::{Error, ForeignMessages, Options, Patience, hexadecimal};
 use crate::codec;
 use crate::log::Beginning;
 use crate::record::{Entry, Record};
@@ -31,6 +31,7 @@ pub struct Progress {
     pub duplicates: u64,
     /// Messages that the stream has and that were not received yet.
     pub pending: u64,
+    pub foreign: ForeignMessages,
     /// How many times the stream was searched again, after something went wrong.
     pub retries: u64,
     /// The server that we are connected to.
@@ -48,6 +49,8 @@ pub struct Receiver {
     consumer: Option<OrderedConsumer>,
     /// Of a record that comes in parts.
     part: Vec<u8>,
+    /// Messages up to this one were looked at; those before are not counted again.
+    looked_at: u64,
     /// Gaps that were met at one place.
     gaps: u32,
     /// Since when there is something to be synced.
@@ -66,6 +69,7 @@ impl Receiver {
             servers: Servers::default(),
             consumer: None,
             part: Vec::new(),
+            looked_at: 0,
             gaps: 0,
             unsynced: None,
             patience: Patience::new(),
@@ -217,20 +221,21 @@ impl Receiver {
             return Ok(None);
         };
         let behind = stream.last + 1;
+        self.looked_at = self.looked_at.min(stream.last);
         if stream.messages == 0 {
             return Ok(Some(behind));
         }
-        let Some((first, message)) = session.message(options, stream.first)? else {
-            return Ok(Some(behind));
-        };
         let held = self.sink.held();
+        let Some((first, message)) = session.message(options, stream.first)? else {
+            return Ok(Some(stream.first));
+        };
         begins(&message, held.as_ref(), options)?;
         let Some(held) = held else {
             return Ok(Some(first.sequence));
         };
         let all = first.sequence..behind;
         let found = session.search(options, &all, held.number)?;
-        if found == behind {
+        if session.message(options, found)?.is_none() {
             self.compare_end(&all)?;
         }
         Ok(Some(found))
@@ -244,7 +249,7 @@ impl Receiver {
         let (Some(session), options) = (&mut self.session, &self.options) else {
             return Ok(());
         };
-        let Some((_, end)) = session.message(options, all.end - 1)? else {
+        let Some(end) = session.last(options, all)? else {
             return Ok(());
         };
         // The first part says of when the record is.
@@ -258,6 +263,11 @@ impl Receiver {
         };
         match consumer.handle(&mut session.client, message) {
             Delivery::Other => Ok(()),
+            Delivery::Foreign => {
+                let stream = self.options.stream.clone();
+                self.progress.foreign.add(&Error::Stray(stream));
+                Ok(())
+            }
             Delivery::Gap => {
                 let deleted = session.api.delete(&mut session.client, consumer);
                 self.consumer = None;
@@ -272,12 +282,21 @@ impl Receiver {
     }
 
     fn take(&mut self, stored: &StoredMessage) -> Result<(), Error> {
-        let message = session::open(stored, &self.options)?;
+        let message = match session::open(stored, &self.options) {
+            Ok(message) => message,
+            Err(error) => return self.pass_over(stored, &error),
+        };
         let held = self.sink.held();
         match &held {
-            Some(held) => same_log(&message, held, &self.options)?,
+            Some(held) => match same_log(&message, held, &self.options) {
+                Err(error @ Error::OtherLog { .. }) if self.goes_on_with(held)? => {
+                    return self.pass_over(stored, &error);
+                }
+                same => same?,
+            },
             None => begins(&message, None, &self.options)?,
         }
+        self.looked_at = self.looked_at.max(stored.sequence);
         let has = held.map_or(message.beginning.first - 1, |held| held.number);
         if message.from.whole > has {
             return self.gap(has + 1);
@@ -297,6 +316,29 @@ impl Receiver {
             }
             Content::Part { .. } if from.whole < has => Ok(()),
             Content::Part { total, bytes } => self.join(stored, from, total, &bytes),
+        }
+    }
+
+    fn pass_over(&mut self, stored: &StoredMessage, error: &Error) -> Result<(), Error> {
+        if stored.sequence > self.looked_at {
+            self.looked_at = stored.sequence;
+            self.progress.foreign.add(error);
+        }
+        if self.sink.held().is_none() {
+            // The key may be another than the publisher's.
+            self.progress.waiting = Some(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Whether the stream still begins with the copy's log: a message of another one is somebody else's then.
+    fn goes_on_with(&mut self, held: &Held) -> Result<bool, Error> {
+        let (Some(session), options) = (&mut self.session, &self.options) else {
+            return Ok(false);
+        };
+        match session.stream(options)? {
+            Some(stream) => session.begins_with(options, &stream, &held.beginning.id),
+            None => Ok(false),
         }
     }
 
@@ -368,6 +410,7 @@ impl Receiver {
         }
         if self.sink.receive(record)? {
             self.gaps = 0;
+            self.progress.waiting = None;
             self.patience.succeeded();
             if matches!(record.entry, Entry::Epoch { .. }) {
                 self.unsynced.get_or_insert_with(Instant::now);

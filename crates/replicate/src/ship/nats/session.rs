@@ -7,6 +7,10 @@ use nats::{Api, Client, StoredMessage};
 
 use super::message::{self, Message, Place};
 use super::{Error, Options};
+use crate::log::Id;
+
+/// So many messages in a row that are no part of a log are passed over in search of one that is.
+const SEARCH_LIMIT: u64 = 1024;
 
 /// The servers of a stream, beside those that were named.
 #[derive(Debug, Default)]
@@ -81,19 +85,59 @@ impl Session {
     }
 
     /// The message with this sequence number or, if there is none, the next one.
+    pub(super) fn stored(
+        &mut self,
+        options: &Options,
+        sequence: u64,
+    ) -> Result<Option<StoredMessage>, Error> {
+        let (api, stream) = (&self.api, &options.stream);
+        Ok(api.message(&mut self.client, stream, sequence)?)
+    }
+
+    /// The first message from this sequence number on that is part of a log; none if the next [`SEARCH_LIMIT`] are not.
     pub(super) fn message(
         &mut self,
         options: &Options,
         sequence: u64,
     ) -> Result<Option<(StoredMessage, Message)>, Error> {
-        let stored = self
-            .api
-            .message(&mut self.client, &options.stream, sequence)?;
-        let Some(stored) = stored else {
-            return Ok(None);
-        };
-        let message = open(&stored, options)?;
-        Ok(Some((stored, message)))
+        let mut at = sequence;
+        for _ in 0..SEARCH_LIMIT {
+            let Some(stored) = self.stored(options, at)? else {
+                return Ok(None);
+            };
+            if let Ok(message) = open(&stored, options) {
+                return Ok(Some((stored, message)));
+            }
+            at = stored.sequence + 1;
+        }
+        Ok(None)
+    }
+
+    /// Whether the first message of the stream that is part of a log is of this one.
+    pub(super) fn begins_with(
+        &mut self,
+        options: &Options,
+        stream: &nats::Stream,
+        log: &Id,
+    ) -> Result<bool, Error> {
+        let first = self.message(options, stream.first)?;
+        Ok(first.is_some_and(|(_, message)| message.beginning.id == *log))
+    }
+
+    /// The last of these messages that is part of a log; none if the last [`SEARCH_LIMIT`] are not.
+    pub(super) fn last(
+        &mut self,
+        options: &Options,
+        all: &Range<u64>,
+    ) -> Result<Option<Message>, Error> {
+        let first = all.start.max(all.end.saturating_sub(SEARCH_LIMIT));
+        for at in (first..all.end).rev() {
+            let stored = self.stored(options, at)?;
+            if let Some(Ok(message)) = stored.map(|stored| open(&stored, options)) {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
     }
 
     /// The sequence number of the first of these messages that has something of a record; what is behind them if none

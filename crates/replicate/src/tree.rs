@@ -25,7 +25,7 @@ pub struct Tree {
     files: BTreeMap<File, Node>,
     entries: BTreeMap<(File, Name), File>,
     doubts: Doubts,
-    /// Directories without a name, the root apart: at an epoch they are empty.
+    /// Directories without a name, the root apart, that have entries: there are none at an epoch.
     adrift: BTreeSet<File>,
     number: u64,
     epoch: u64,
@@ -179,7 +179,7 @@ impl Tree {
         if let Some(file) = self.doubts.first() {
             return Err(Invalid::Doubt { file });
         }
-        if let Some(file) = self.adrift.iter().find(|file| !self.is_empty(**file)) {
+        if let Some(file) = self.adrift.first() {
             return Err(Invalid::Adrift { file: *file });
         }
         self.epoch = number;
@@ -200,7 +200,7 @@ impl Tree {
             } => self.link(directory, name, file, root),
             Subject::Entry {
                 directory, name, ..
-            } => self.unlink(directory, name),
+            } => self.unlink(directory, name, root),
             Subject::Knowledge => {
                 self.doubts.follow(change);
                 Ok(())
@@ -213,9 +213,6 @@ impl Tree {
             return Err(Invalid::Again { file });
         }
         self.files.insert(file, Node::new(kind.clone()));
-        if *kind == Kind::Directory {
-            self.adrift.insert(file);
-        }
         Ok(())
     }
 
@@ -225,7 +222,6 @@ impl Tree {
             return Err(Invalid::InUse { file });
         }
         self.files.remove(&file);
-        self.adrift.remove(&file);
         self.doubts.forget(file);
         Ok(())
     }
@@ -242,7 +238,13 @@ impl Tree {
             return Err(Invalid::NoDirectory { file: directory });
         }
         let moves = self.node(file)?.kind == Kind::Directory;
-        if moves && (file == root || self.is_below(directory, file)) {
+        // Most directories are new, and nothing can be below those: to look all the way up for each would take a time that
+        // grows with the square of the depth.
+        let above = || match self.is_empty(file) {
+            true => directory == file,
+            false => self.is_below(directory, file),
+        };
+        if moves && (file == root || above()) {
             return Err(Invalid::Cycle { file, directory });
         }
         let entry = (directory, name.clone());
@@ -250,20 +252,22 @@ impl Tree {
             return Ok(());
         }
         if self.entries.contains_key(&entry) {
-            self.unlink(directory, name)?;
+            self.unlink(directory, name, root)?;
         }
         let node = self.node(file)?;
         let before = if moves { node.names.pop_first() } else { None };
         node.names.insert(entry.clone());
         if let Some(before) = before {
             self.entries.remove(&before);
+            self.follow_entries(before.0, root);
         }
         self.entries.insert(entry, file);
+        self.follow_entries(directory, root);
         self.adrift.remove(&file);
         Ok(())
     }
 
-    fn unlink(&mut self, directory: File, name: &Name) -> Result<(), Invalid> {
+    fn unlink(&mut self, directory: File, name: &Name, root: File) -> Result<(), Invalid> {
         let entry = (directory, name.clone());
         let Some(file) = self.entries.remove(&entry) else {
             return Err(Invalid::NoEntry {
@@ -273,10 +277,18 @@ impl Tree {
         };
         let node = self.node(file)?;
         node.names.remove(&entry);
-        if node.kind == Kind::Directory {
-            self.adrift.insert(file);
-        }
+        self.follow_entries(directory, root);
+        self.follow_entries(file, root);
         Ok(())
+    }
+
+    /// The directory has other entries, or another name, than before.
+    fn follow_entries(&mut self, directory: File, root: File) {
+        let named = (self.files.get(&directory)).is_some_and(|node| !node.names.is_empty());
+        match named || directory == root || self.is_empty(directory) {
+            true => self.adrift.remove(&directory),
+            false => self.adrift.insert(directory),
+        };
     }
 
     fn node(&mut self, file: File) -> Result<&mut Node, Invalid> {

@@ -167,6 +167,43 @@ fn numbers_and_epochs_go_up() {
     ));
 }
 
+/// If each took the time that all before it took, it would not end.
+#[test]
+fn depth_and_directories_without_a_name_cost_nothing_for_each_record() {
+    const MANY: u64 = 200_000;
+    let mut tree = folded([start()]);
+    let mut enter = |entry: Entry| tree.enter(&entry).unwrap();
+    for inode in 3..MANY {
+        enter(new(inode, Kind::Directory));
+        enter(link(inode - 1, "d", inode));
+    }
+    for inode in MANY..2 * MANY {
+        enter(new(inode, Kind::Directory));
+        enter(epoch(inode));
+    }
+}
+
+#[test]
+fn a_directory_that_is_adrift_and_empty_again_is_no_fault_at_an_epoch() {
+    let mut tree = folded(nested());
+    for entry in [new(20, Kind::Directory), new(21, Kind::Directory)] {
+        tree.enter(&entry).unwrap();
+    }
+    tree.enter(&link(20, "b", 21)).unwrap();
+    let adrift = Invalid::Adrift { file: file(20) };
+    assert_eq!(tree.enter(&epoch(1)), Err(adrift.clone()));
+    // By a name that is taken away, by a move, and by a name of its own.
+    tree.enter(&unlink(20, "b")).unwrap();
+    tree.enter(&epoch(1)).unwrap();
+    tree.enter(&link(20, "b", 21)).unwrap();
+    tree.enter(&link(2, "c", 21)).unwrap();
+    tree.enter(&epoch(2)).unwrap();
+    tree.enter(&link(20, "b", 21)).unwrap();
+    assert_eq!(tree.enter(&epoch(3)), Err(adrift));
+    tree.enter(&link(2, "c", 20)).unwrap();
+    tree.enter(&epoch(3)).unwrap();
+}
+
 proptest! {
     /// Whatever directories are linked where: every walk up ends, and walks down find what walks up say.
     #[test]

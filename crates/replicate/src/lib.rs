@@ -10,6 +10,7 @@ pub mod capture;
 pub mod codec;
 mod contents;
 pub mod coverage;
+mod folder;
 pub mod log;
 mod make;
 pub mod patterns;

@@ -200,10 +200,10 @@ impl Maker {
         if let Some(attributes) = &node.attributes {
             self.owner(attributes, fd)?;
         }
-        if !matches!(node.kind, Kind::Symlink(_)) {
-            self.mode_and_extended(node, &by_path)?;
-        } else {
-            self.left.extended += node.extended.len() as u64;
+        match node.kind {
+            // It has no mode of its own.
+            Kind::Symlink(_) => self.extended(node, &by_path)?,
+            _ => self.mode_and_extended(node, &by_path)?,
         }
         if let Some(attributes) = &node.attributes {
             let times = Timestamps {
@@ -329,7 +329,7 @@ fn has_room(path: &Path) -> bool {
     fs::statvfs(path).is_ok_and(|there| there.f_bavail > ROOM && there.f_favail > ROOM)
 }
 
-/// The only way to what is open as a path; to a symlink itself there is none.
+/// The only way to what is open as a path. A symlink that is open is not followed.
 pub(crate) fn by_path(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datapath::{Classify, ErrorClass};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
 use crate::contents::Contents;
+use crate::folder::{Folder, open_beneath};
 use crate::log::{self, Located, Reader};
 use crate::make::{Bytes, Fault, Gate, Maker};
 use crate::record::{Entry, File, Kind, Name};
@@ -153,27 +154,26 @@ pub(crate) fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
 }
 
 pub(crate) fn empty_directory(to: &Path) -> Result<OwnedFd, Error> {
-    let failed = |errno: Errno| Error::Io {
+    let failed = |cause| Error::Io {
         path: to.to_owned(),
-        cause: errno.into(),
+        cause,
     };
-    match fs::mkdir(to, Mode::RWXU) {
-        Ok(()) => {}
-        Err(Errno::EXIST) => {
-            let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
-            if !empty {
-                return Err(Error::Occupied(to.to_owned()));
-            }
-            fs::chmod(to, Mode::RWXU).map_err(failed)?;
+    let folder = match Folder::create(to, Mode::RWXU) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::Occupied(to.to_owned()));
         }
-        Err(errno) => return Err(failed(errno)),
+        folder => folder.map_err(failed)?,
+    };
+    if !folder.names().map_err(failed)?.is_empty() {
+        return Err(Error::Occupied(to.to_owned()));
     }
-    open_directory(CWD, to.as_os_str()).map_err(failed)
+    let closed = fs::fchmod(&folder, Mode::RWXU);
+    closed.map_err(|errno| failed(errno.into()))?;
+    Ok(folder.into_fd())
 }
 
 fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-    fs::openat(at, name, flags, Mode::empty())
+    open_beneath(at, name, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
 }
 
 /// What the log says of an epoch.

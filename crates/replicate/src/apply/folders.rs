@@ -7,10 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
 use super::plan::Directory;
+use crate::folder::open_beneath;
 use crate::make::{ENTERED, Gate, by_path};
 use crate::record::{File, Name};
 
@@ -63,12 +64,7 @@ pub(super) fn open(
     name: impl AsRef<OsStr>,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH
-        | ResolveFlags::NO_SYMLINKS
-        | ResolveFlags::NO_MAGICLINKS
-        | ResolveFlags::NO_XDEV;
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fs::openat2(at, name.as_ref(), flags, Mode::empty(), resolve)
+    open_beneath(at, name, flags, Mode::empty())
 }
 
 impl Folders {

@@ -13,15 +13,15 @@ mod step;
 mod suspects;
 pub(crate) mod wipe;
 
-use std::fs::{DirBuilder, File, TryLockError};
-use std::io;
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::{fs, io::Errno};
 
+use crate::folder::{Folder, check_folder};
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
 pub use error::Error;
@@ -81,7 +81,7 @@ pub struct Replica {
     log: PathBuf,
     to: PathBuf,
     options: Options,
-    top: OwnedFd,
+    top: Folder,
     kept: Kept,
     fold: Fold,
     /// None before the tree is there.
@@ -103,25 +103,19 @@ impl Replica {
             let path = path.to_owned();
             move |cause| Error::Io { path, cause }
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(to)
-            .map_err(io(to))?;
-        let state = to.join(STATE);
+        let top = Folder::create(to, Mode::from_raw_mode(0o755)).map_err(io(to))?;
         // First: in what is no replica, nothing is left behind.
-        if !state.try_exists().map_err(io(&state))? && !is_blank(to).map_err(io(to))? {
+        if !is_blank(&top.names().map_err(io(to))?) {
             return Err(Error::Occupied(to.to_owned()));
         }
-        let lock = lock(to)?;
+        let lock = lock(&top)?;
         // Only now nobody else says it.
-        let kept = match Kept::open(&state, options.gate.clone()).map_err(io(&state))? {
+        let state = to.join(STATE);
+        let place = (&top, STATE);
+        let kept = match Kept::open(place, options.gate.clone()).map_err(io(&state))? {
             Some(kept) => kept,
-            None => Kept::create(&state, options.gate.clone()).map_err(io(&state))?,
+            None => Kept::create(place, options.gate.clone()).map_err(io(&state))?,
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let top = fs::openat(CWD, to, flags, Mode::empty());
-        let top = top.map_err(|errno| io(to)(errno.into()))?;
         let mut replica = Self {
             log: log.to_owned(),
             to: to.to_owned(),
@@ -307,6 +301,9 @@ impl Replica {
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let staging = folders::open(&self.top, STAGING, flags).map_err(failed)?;
+        let status = fs::fstat(&staging).map_err(failed)?;
+        let checked = check_folder(&status);
+        checked.map_err(|cause| Error::of(self.to.join(STAGING), cause))?;
         wipe::wipe(staging.as_fd(), &self.options.gate).map_err(failed)?;
         Ok(staging)
     }
@@ -469,32 +466,15 @@ impl Replica {
     }
 }
 
-/// Whether there is nothing but what a replica begins with.
-fn is_blank(to: &Path) -> io::Result<bool> {
-    for entry in std::fs::read_dir(to)? {
-        let name = entry?.file_name();
-        if ![STAGING, STATE, LOCK].iter().any(|ours| name == *ours) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// Whether a folder with these names has a state, or nothing but what a replica begins with.
+fn is_blank(names: &[OsString]) -> bool {
+    let begins = |name: &OsString| [STAGING, LOCK].iter().any(|ours| name == *ours);
+    names.iter().any(|name| name == STATE) || names.iter().all(begins)
 }
 
-/// Whoever could open it could keep everybody from applying.
-fn lock(to: &Path) -> Result<File, Error> {
-    let path = to.join(LOCK);
-    let failed = |cause| Error::of(path.clone(), cause);
-    let opened = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path);
-    let file = opened.map_err(failed)?;
-    fs::fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| failed(errno.into()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy(to.to_owned())),
-        Err(TryLockError::Error(cause)) => Err(Error::of(path, cause)),
-    }
+fn lock(top: &Folder) -> Result<File, Error> {
+    top.lock(LOCK).map_err(|error| match error {
+        TryLockError::WouldBlock => Error::Busy(top.path().to_owned()),
+        TryLockError::Error(cause) => Error::of(top.path().join(LOCK), cause),
+    })
 }

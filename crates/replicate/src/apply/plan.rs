@@ -90,29 +90,42 @@ impl<'a> View<'a> {
         directory.is_none_or(|file| is(self.before(file)) && is(self.after(file)))
     }
 
-    /// How many directories are above.
-    fn depth(&self, directory: Directory, above: impl Fn(File) -> Directory) -> usize {
-        let mut depth = 0;
-        let mut at = directory;
-        while let Some(file) = at {
-            depth += 1;
-            at = above(file);
-        }
-        depth
-    }
-
-    fn depth_before(&self, directory: Directory) -> usize {
-        self.depth(directory, |file| {
+    fn depth_before(&self, directory: Directory, depths: &mut Depths) -> usize {
+        depths.of(directory, |file| {
             let node = self.applied(file)?;
             self.names_before(node).pop_first()?.0
         })
     }
 
-    pub(super) fn depth_after(&self, directory: Directory) -> usize {
-        self.depth(directory, |file| {
+    pub(super) fn depth_after(&self, directory: Directory, depths: &mut Depths) -> usize {
+        depths.of(directory, |file| {
             let node = self.after(file)?;
             self.names_after(node).pop_first()?.0
         })
+    }
+}
+
+/// How many directories are above each: those of a chain are counted once, and not once for each of them.
+#[derive(Debug, Default)]
+pub(super) struct Depths(BTreeMap<File, usize>);
+
+impl Depths {
+    fn of(&mut self, directory: Directory, above: impl Fn(File) -> Directory) -> usize {
+        let mut chain = Vec::new();
+        let mut at = directory;
+        let mut depth = loop {
+            let Some(file) = at else { break 0 };
+            if let Some(depth) = self.0.get(&file) {
+                break *depth;
+            }
+            chain.push(file);
+            at = above(file);
+        };
+        for file in chain.into_iter().rev() {
+            depth += 1;
+            self.0.insert(file, depth);
+        }
+        depth
     }
 }
 
@@ -182,10 +195,12 @@ impl Plan {
             .collect();
         plan.remove
             .retain(|entry| view.stays(entry.0) && !placed.contains(entry));
+        let (mut before, mut after) = (Depths::default(), Depths::default());
         plan.place
-            .sort_by_cached_key(|(directory, _, _)| view.depth_after(*directory));
-        plan.out
-            .sort_by_cached_key(|(_, directory, _)| usize::MAX - view.depth_before(*directory));
+            .sort_by_cached_key(|(directory, _, _)| view.depth_after(*directory, &mut after));
+        plan.out.sort_by_cached_key(|(_, directory, _)| {
+            usize::MAX - view.depth_before(*directory, &mut before)
+        });
         plan.disturbed(view);
         plan
     }

@@ -8,6 +8,7 @@ use rustix::{fs, io::Errno};
 
 use super::fold::Fold;
 use super::{Error, TREE, folders, wipe};
+use crate::folder::Folder;
 use crate::make::Maker;
 use crate::restore::{self, fill};
 
@@ -16,7 +17,7 @@ use crate::restore::{self, fill};
 pub(super) struct Rebuild<'a> {
     fold: &'a Fold,
     /// The folder of the replica.
-    top: &'a OwnedFd,
+    top: &'a Folder,
     staging: OwnedFd,
     new: OwnedFd,
     /// Where it is made.
@@ -28,7 +29,7 @@ impl<'a> Rebuild<'a> {
     /// An empty folder in `staging`, which is at `path`.
     pub(super) fn new(
         fold: &'a Fold,
-        top: &'a OwnedFd,
+        top: &'a Folder,
         (staging, path): (OwnedFd, PathBuf),
         maker: Maker,
     ) -> Result<Self, Error> {

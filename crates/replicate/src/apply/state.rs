@@ -1,11 +1,13 @@
 //! What a replica is, on its disk: of which log, as of which record, and whether its tree is being
 //! changed. Two places are written in turn, so that one of them is always whole.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
 
+use rustix::fs::OFlags;
+
+use crate::folder::Folder;
 use crate::log::Id;
 use crate::make::Gate;
 
@@ -127,23 +129,17 @@ pub(super) struct Kept {
 
 impl Kept {
     /// None if nothing has been said yet.
-    pub(super) fn open(path: &Path, gate: Gate) -> io::Result<Option<Self>> {
-        match OpenOptions::new().read(true).write(true).open(path) {
+    pub(super) fn open((folder, name): (&Folder, &str), gate: Gate) -> io::Result<Option<Self>> {
+        match folder.file(name, OFlags::RDWR) {
             Ok(file) => Self::read(file, gate).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(super) fn create(path: &Path, gate: Gate) -> io::Result<Self> {
+    pub(super) fn create((folder, name): (&Folder, &str), gate: Gate) -> io::Result<Self> {
         gate.pass()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
+        let file = folder.file(name, OFlags::RDWR | OFlags::CREATE)?;
         Self::read(file, gate)
     }
 

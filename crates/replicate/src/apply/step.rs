@@ -12,7 +12,7 @@ use rustix::{fs, io::Errno};
 use super::Error;
 use super::folders::{self, Folders, called, staged};
 use super::inspect::is_of;
-use super::plan::{Directory, Plan, View};
+use super::plan::{Depths, Directory, Plan, View};
 use crate::make::{Bytes, ENTERED, Fault, Maker, WRITTEN};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
@@ -262,7 +262,10 @@ impl Step<'_> {
             directory.is_none_or(|file| node(file).is_some_and(|n| n.kind == Kind::Directory))
         };
         let mut all: Vec<_> = all.into_iter().filter(is).collect();
-        all.sort_by_cached_key(|directory| usize::MAX - self.view.depth_after(*directory));
+        let mut depths = Depths::default();
+        all.sort_by_cached_key(|directory| {
+            usize::MAX - self.view.depth_after(*directory, &mut depths)
+        });
         // Opened before the first is closed to its owner.
         for directory in all {
             let file = directory.or_else(|| self.view.fold.tree.root());

@@ -2,7 +2,7 @@
 //! one step. Records keep the numbers that they had from that epoch on; the folded ones get those just
 //! before it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -11,6 +11,7 @@ use super::reader::{Located, Reader};
 use super::segment::{self, Header, Where};
 use super::{Error, LARGEST_RECORD, frame, stored};
 use crate::contents::{Bytes, Contents, Extents, Source};
+use crate::folder::Folder;
 use crate::record::{self, Change, Entry, Kind, Origin, Record};
 use crate::tree::{Node, Tree};
 
@@ -18,6 +19,9 @@ use crate::tree::{Node, Tree};
 const TOGETHER: usize = 16 << 20;
 /// What a record of data has besides its bytes, rounded up.
 const BESIDES: u64 = 4096;
+
+/// The segment that is being made.
+const NAME: &str = "compact.tmp";
 
 /// How far a compaction is, or what it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,32 +59,33 @@ pub fn compact_while(
     epoch: u64,
     goes_on: &mut dyn FnMut(Compacting) -> bool,
 ) -> Result<Compacted, Error> {
-    let _lock = segment::lock(folder, "compact.lock")?;
-    let path = folder.join("compact.tmp");
+    let opened = segment::open_folder(folder)?;
+    let _lock = segment::lock(&opened, "compact.lock")?;
     // Of one that was killed.
-    segment::remove(&path)?;
+    segment::remove(&opened, NAME)?;
     let mut turn = Turn {
         folder,
         goes_on,
         now: Compacting::default(),
     };
     let written =
-        Fold::up_to(folder, epoch, &mut turn).and_then(|fold| fold.write(folder, &path, &mut turn));
+        Fold::up_to(&opened, epoch, &mut turn).and_then(|fold| fold.write(&opened, &mut turn));
     if written.is_err() {
         // What it takes is missing to whoever writes the log.
-        segment::remove(&path)?;
+        segment::remove(&opened, NAME)?;
     }
     let last = written?;
-    let base = segment::base(folder, last);
+    let base = segment::base(last);
     // Without, nobody says it: no reason to have no base.
-    let _ = stored::say(folder, last, epoch);
-    fs::rename(&path, &base).map_err(Error::io(&path))?;
-    segment::sync_folder(folder)?;
-    let after = stored::length_of(&base)?;
+    let _ = stored::say(&opened, last, epoch);
+    let renamed = opened.rename(NAME, &base);
+    renamed.map_err(segment::in_folder(&opened, NAME))?;
+    segment::sync_folder(&opened)?;
+    let after = stored::length_of(&opened, &base)?;
     let mut before = 0;
-    for path in segment::list(folder)?.replaced {
-        before += stored::length_of(&path)?;
-        segment::remove(&path)?;
+    for segment in segment::list(&opened)?.replaced {
+        before += stored::length_of(&opened, &segment.name)?;
+        segment::remove(&opened, &segment.name)?;
     }
     Ok(Compacted {
         epoch,
@@ -125,7 +130,8 @@ struct Fold {
 }
 
 impl Fold {
-    fn up_to(folder: &Path, epoch: u64, turn: &mut Turn<'_>) -> Result<Self, Error> {
+    fn up_to(opened: &Folder, epoch: u64, turn: &mut Turn<'_>) -> Result<Self, Error> {
+        let folder = opened.path();
         let mut reader = Reader::open(folder)?;
         let (mut tree, mut contents) = (Tree::default(), Contents::default());
         let found = loop {
@@ -146,9 +152,10 @@ impl Fold {
                 _ => {}
             }
         };
-        let last = segment::list(folder)?.live.pop();
+        let last = segment::list(opened)?.live.pop();
         if last.is_some_and(|last| {
-            matches!(last.place, Where::Written { .. }) && last.path == found.place.segment()
+            matches!(last.place, Where::Written { .. })
+                && folder.join(last.name) == found.place.segment()
         }) {
             return Err(Error::Written { epoch });
         }
@@ -161,8 +168,9 @@ impl Fold {
     }
 
     /// Returns the number of the last record.
-    fn write(mut self, folder: &Path, path: &Path, turn: &mut Turn<'_>) -> Result<u64, Error> {
-        let error = Error::io(path);
+    fn write(mut self, folder: &Folder, turn: &mut Turn<'_>) -> Result<u64, Error> {
+        let path = folder.path().join(NAME);
+        let error = Error::io(&path);
         let epoch = &self.epoch.record;
         let count = self.say(&mut |_| turn.take())?;
         let Some(first) = (epoch.number + 1).checked_sub(count).filter(|at| *at > 0) else {
@@ -171,7 +179,7 @@ impl Fold {
             });
         };
         let none = || Error::Missing {
-            folder: folder.to_owned(),
+            folder: folder.path().to_owned(),
             number: 1,
         };
         let mut header = Header {
@@ -181,8 +189,8 @@ impl Fold {
             last: epoch.number,
         };
         let mut file = Output {
-            file: BufWriter::new(segment::create(path, &header)?),
-            path,
+            file: BufWriter::new(segment::create(folder, NAME, &header)?),
+            path: &path,
             unsynced: 0,
         };
         let (mut number, at_ns) = (first, epoch.at_ns);

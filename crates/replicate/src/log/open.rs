@@ -1,23 +1,26 @@
 //! One segment that is read: its frames in their order, as far as they are whole.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
+
+use rustix::fs::{OFlags, fstat};
 
 use super::frame::{self, Frame};
 use super::reader::{Located, Place};
 use super::segment::{self, HEADER, Header, Segment, Where};
 use super::{Error, LARGEST_RECORD};
+use crate::folder::Folder;
 use crate::record::Entry;
 
 /// How much is read at once, in bytes.
 const STEP: usize = 256 << 10;
 
 /// Whether an epoch ends in a segment.
-pub(super) fn has_epoch(segment: &Segment) -> Result<bool, Error> {
-    let Some(mut open) = Open::new(segment)? else {
+pub(super) fn has_epoch(folder: &Arc<Folder>, segment: &Segment) -> Result<bool, Error> {
+    let Some(mut open) = Open::new(folder, segment)? else {
         return Ok(false);
     };
     while let Some(located) = open.next()? {
@@ -31,6 +34,8 @@ pub(super) fn has_epoch(segment: &Segment) -> Result<bool, Error> {
 /// A segment being read.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
+    folder: Arc<Folder>,
+    name: Arc<str>,
     pub(super) path: Arc<Path>,
     pub(super) file: Arc<File>,
     pub(super) header: Header,
@@ -44,9 +49,10 @@ pub(super) struct Open {
 
 impl Open {
     /// None for a segment whose header was not written to its end.
-    pub(super) fn new(segment: &Segment) -> Result<Option<Self>, Error> {
-        let path = &segment.path;
-        let file = File::open(path).map_err(Error::io(path))?;
+    pub(super) fn new(folder: &Arc<Folder>, segment: &Segment) -> Result<Option<Self>, Error> {
+        let path = &folder.path().join(&segment.name);
+        let file = folder.file(&segment.name, OFlags::RDONLY);
+        let file = file.map_err(Error::io(path))?;
         let Some(header) = segment::header(path, &file)? else {
             return Ok(None);
         };
@@ -58,6 +64,8 @@ impl Open {
             return Err(Error::damaged(path, 0, "the segment has another's name"));
         }
         Ok(Some(Self {
+            folder: Arc::clone(folder),
+            name: segment.name.as_str().into(),
             path: path.as_path().into(),
             named: false,
             file: Arc::new(file),
@@ -71,9 +79,9 @@ impl Open {
     /// Whether it still has its name: one that was removed can be read, and has no future.
     pub(super) fn is_there(&self) -> Result<bool, Error> {
         let error = Error::io(&self.path);
-        let own = self.file.metadata().map_err(&error)?;
-        match fs::metadata(&self.path) {
-            Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+        let own = fstat(&self.file).map_err(|errno| error(errno.into()))?;
+        match self.folder.stat(&*self.name) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)),
             Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(error(source)),
         }

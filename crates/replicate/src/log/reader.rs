@@ -3,19 +3,20 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Error;
 use super::frame::{self, Frame};
 use super::open::{Open, has_epoch};
 use super::segment::{self, Beginning, Id, Segment, Where};
+use crate::folder::Folder;
 use crate::record::{Change, Entry, Record};
 
 /// Reads records in their order. A clone reads on from the same place.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    folder: PathBuf,
+    folder: Arc<Folder>,
     id: Option<Id>,
     open: Option<Open>,
     /// The number of the record that is due; none before the first.
@@ -86,9 +87,8 @@ impl Reader {
     /// # Errors
     /// [`Error::Io`] if there is no such folder. An empty one is a log that nothing was written to yet.
     pub fn open(folder: &Path) -> Result<Self, Error> {
-        segment::list(folder)?;
         Ok(Self {
-            folder: folder.to_owned(),
+            folder: Arc::new(segment::open_folder(folder)?),
             id: None,
             open: None,
             next: None,
@@ -102,19 +102,20 @@ impl Reader {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_late(folder: &Path) -> Result<Self, Error> {
-        let live = segment::list(folder)?.live;
+        let folder = Arc::new(segment::open_folder(folder)?);
+        let live = segment::list(&folder)?.live;
         let mut next = None;
         // The first of all is entered as such, for it may be a copy's of a base.
         for segment in live.iter().skip(1).rev() {
             if let Where::Written { first } = segment.place
-                && has_epoch(segment)?
+                && has_epoch(&folder, segment)?
             {
                 next = Some(first);
                 break;
             }
         }
         Ok(Self {
-            folder: folder.to_owned(),
+            folder,
             id: None,
             open: None,
             next,
@@ -241,7 +242,7 @@ impl Reader {
         let size = open.size()?;
         // Nobody cuts off what is whole but who found after a sync that failed that the disk does not have it.
         if open.offset() > size {
-            return Err(Error::Replaced(self.folder.clone()));
+            return Err(Error::Replaced(self.folder.path().to_owned()));
         }
         if open.header.last != 0 && self.next == Some(open.header.last + 1) {
             return Ok(true);
@@ -249,8 +250,7 @@ impl Reader {
         let at = self.next.unwrap_or(open.header.first);
         if self.alone && open.offset() == size {
             // Most often it is asked for in vain, and often: a folder of many segments is not listed for that.
-            let path = segment::written(&self.folder, at);
-            let begun = path.try_exists().map_err(Error::io(&path))?;
+            let begun = segment::is_there(&self.folder, &segment::written(at))?;
             // What compaction replaces goes in its order: this segment would be gone before the one that follows.
             if open.is_there()? {
                 return Ok(begun);
@@ -273,7 +273,7 @@ impl Reader {
             self.alone = !successor && !self.seeks && at > open.header.first;
             return Ok(successor);
         }
-        Err(Error::Replaced(self.folder.clone()))
+        Err(Error::Replaced(self.folder.path().to_owned()))
     }
 
     /// Opens the segment that has the next record.
@@ -283,10 +283,13 @@ impl Reader {
             let Some(segment) = self.choose(&listing.live) else {
                 return self.none_left(&listing.live);
             };
-            match Open::new(segment) {
+            match Open::new(&self.folder, segment) {
                 // A crash may leave the last segment without a header, and a writer makes one in two steps.
                 Ok(None) if Some(segment) == listing.live.last() => return Ok(false),
-                Ok(None) => return Err(Error::damaged(&segment.path, 0, "no header of a segment")),
+                Ok(None) => {
+                    let path = self.folder.path().join(&segment.name);
+                    return Err(Error::damaged(&path, 0, "no header of a segment"));
+                }
                 Ok(Some(open)) => return self.enter(open),
                 // Compacted since it was listed.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -319,18 +322,18 @@ impl Reader {
 
     fn missing(&self) -> Error {
         Error::Missing {
-            folder: self.folder.clone(),
+            folder: self.folder.path().to_owned(),
             number: self.next.unwrap_or(1),
         }
     }
 
     fn enter(&mut self, open: Open) -> Result<bool, Error> {
         if self.id.is_some_and(|id| id != open.header.id) {
-            return Err(Error::Mixed(self.folder.clone()));
+            return Err(Error::Mixed(self.folder.path().to_owned()));
         }
         if let Some(number) = self.next.filter(|next| *next <= open.header.folded) {
             return Err(Error::Compacted {
-                folder: self.folder.clone(),
+                folder: self.folder.path().to_owned(),
                 number,
             });
         }

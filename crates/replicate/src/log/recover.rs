@@ -1,15 +1,19 @@
 //! Finds where a log ends that a crash may have left, what is known of it there, and cuts off what is not whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
 
 use super::Error;
 use super::frame::{self, Frame};
 use super::open::{Open, has_epoch};
 use super::segment::{self, Id, Segment, Where};
 use super::writer::Last;
+use crate::folder::Folder;
 use crate::record::{Entry, Record};
 use crate::tree::{Doubts, Invalid};
 
@@ -32,6 +36,7 @@ pub(super) struct Recovered {
 
 #[derive(Debug)]
 pub(super) struct Current {
+    pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) file: File,
     /// Where what waits will be written.
@@ -74,19 +79,22 @@ impl Tail {
 impl Recovered {
     /// Reads the last segments of a log, from one on that has an epoch: no doubt from before lasts, and the next epoch
     /// has to be a later one. A start ends doubts as well, but epochs are counted on behind it.
-    pub(super) fn of(folder: &Path, live: &[Segment]) -> Result<Self, Error> {
+    pub(super) fn of(folder: &Arc<Folder>, live: &[Segment]) -> Result<Self, Error> {
         let mut from = live.len().saturating_sub(1);
-        while from > 0 && !has_epoch(&live[from])? {
+        while from > 0 && !has_epoch(folder, &live[from])? {
             from -= 1;
         }
         Self::read(folder, &live[from..])
     }
 
-    fn read(folder: &Path, segments: &[Segment]) -> Result<Self, Error> {
+    fn read(folder: &Arc<Folder>, segments: &[Segment]) -> Result<Self, Error> {
         let mut recovered: Option<Self> = None;
         for (index, segment) in segments.iter().enumerate() {
-            let unfinished = || Error::damaged(&segment.path, 0, "no header of a segment");
-            let mut open = Open::new(segment)?.ok_or_else(unfinished)?;
+            let unfinished = || {
+                let path = folder.path().join(&segment.name);
+                Error::damaged(&path, 0, "no header of a segment")
+            };
+            let mut open = Open::new(folder, segment)?.ok_or_else(unfinished)?;
             let header = open.header;
             let mut at = recovered.unwrap_or_else(|| Self {
                 id: header.id,
@@ -97,10 +105,10 @@ impl Recovered {
                 end: 0,
             });
             if header.id != at.id {
-                return Err(Error::Mixed(folder.to_owned()));
+                return Err(Error::Mixed(folder.path().to_owned()));
             }
             if header.first != at.tail.number + 1 {
-                let (folder, number) = (folder.to_owned(), at.tail.number + 1);
+                let (folder, number) = (folder.path().to_owned(), at.tail.number + 1);
                 return Err(Error::Missing { folder, number });
             }
             while let Some(located) = open.next()? {
@@ -114,17 +122,17 @@ impl Recovered {
             recovered = Some(at);
         }
         recovered.ok_or_else(|| Error::Missing {
-            folder: folder.to_owned(),
+            folder: folder.path().to_owned(),
             number: 1,
         })
     }
 }
 
 impl Current {
-    pub(super) fn cut(folder: &Path, path: &Path, end: u64) -> Result<Self, Error> {
-        let error = Error::io(path);
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).open(path).map_err(&error)?;
+    pub(super) fn cut(folder: &Folder, name: &str, end: u64) -> Result<Self, Error> {
+        let path = folder.path().join(name);
+        let error = Error::io(&path);
+        let mut file = folder.file(name, OFlags::RDWR).map_err(&error)?;
         let size = file.metadata().map_err(&error)?.len();
         if end < size {
             let (cut, shown) = (size - end, path.display());
@@ -133,7 +141,7 @@ impl Current {
             // place for what follows: it goes into another file.
             let another = match is_begun(&file, end, size).map_err(&error)? {
                 true => None,
-                false => replace(folder, path, &file, end)?,
+                false => replace(folder, name, &file, end)?,
             };
             match another {
                 Some(another) => file = another,
@@ -144,7 +152,8 @@ impl Current {
             }
         }
         Ok(Self {
-            path: path.to_owned(),
+            name: name.to_owned(),
+            path: path.clone(),
             file,
             end,
         })
@@ -164,11 +173,11 @@ fn is_begun(file: &File, end: u64, size: u64) -> io::Result<bool> {
 }
 
 /// Puts a file that has a segment's bytes up to this one in its place; none if the disk has no room for it.
-fn replace(folder: &Path, path: &Path, file: &File, end: u64) -> Result<Option<File>, Error> {
-    let beside = path.with_extension("tmp");
-    let error = Error::io(&beside);
-    let copied = copy(file, end, &beside).and_then(|another| {
-        fs::rename(&beside, path)?;
+fn replace(folder: &Folder, name: &str, file: &File, end: u64) -> Result<Option<File>, Error> {
+    let beside = format!("{name}.tmp");
+    let error = segment::in_folder(folder, &beside);
+    let copied = copy(file, end, (folder, &beside)).and_then(|another| {
+        folder.rename(&beside, name)?;
         Ok(another)
     });
     match copied.map_err(&error) {
@@ -177,7 +186,7 @@ fn replace(folder: &Path, path: &Path, file: &File, end: u64) -> Result<Option<F
             Ok(Some(another))
         }
         Err(failed) => {
-            segment::remove(&beside)?;
+            segment::remove(folder, &beside)?;
             match failed.is_full() {
                 true => Ok(None),
                 false => Err(failed),
@@ -187,29 +196,27 @@ fn replace(folder: &Path, path: &Path, file: &File, end: u64) -> Result<Option<F
 }
 
 /// When it returns, the copy is on the disk.
-fn copy(from: &File, end: u64, to: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create(true).truncate(true);
-    let mut copy = options.mode(0o600).open(to)?;
+fn copy(from: &File, end: u64, (folder, name): (&Folder, &str)) -> io::Result<File> {
+    let mut copy = folder.replace(name)?;
     io::copy(&mut from.take(end), &mut copy)?;
     copy.sync_all()?;
     Ok(copy)
 }
 
 /// Removes what compaction has replaced, and a last segment that was only begun.
-pub(super) fn tidy(folder: &Path) -> Result<Vec<Segment>, Error> {
+pub(super) fn tidy(folder: &Arc<Folder>) -> Result<Vec<Segment>, Error> {
     let mut listing = segment::list(folder)?;
-    for path in &listing.replaced {
-        segment::remove(path)?;
+    for segment in &listing.replaced {
+        segment::remove(folder, &segment.name)?;
     }
     if let Some(last) = listing.live.last() {
-        segment::settle(&last.path)?;
+        segment::settle(folder, &last.name)?;
     }
     if let Some(last) = listing.live.last()
         && let Where::Written { .. } = last.place
-        && Open::new(last)?.is_none()
+        && Open::new(folder, last)?.is_none()
     {
-        segment::remove(&last.path)?;
+        segment::remove(folder, &last.name)?;
         listing.live.pop();
     }
     Ok(listing.live)

@@ -3,15 +3,16 @@
 //! A base is a segment that compaction made. It replaces all segments that begin at or before its last
 //! record, from the moment at which it has its name: those are left over, and may be removed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
-use std::io::Write as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::{Error, frame};
+use crate::folder::Folder;
 
 const HEADER_BYTES: usize = 52;
 pub(super) const HEADER: u64 = HEADER_BYTES as u64;
@@ -78,7 +79,7 @@ impl Header {
 /// A segment by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    pub(super) path: PathBuf,
+    pub(super) name: String,
     pub(super) place: Where,
 }
 
@@ -94,18 +95,23 @@ pub(super) enum Where {
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) live: Vec<Segment>,
-    pub(super) replaced: Vec<PathBuf>,
+    pub(super) replaced: Vec<Segment>,
 }
 
-pub(super) fn list(folder: &Path) -> Result<Listing, Error> {
-    let error = Error::io(folder);
-    let mut all = Vec::new();
-    for entry in fs::read_dir(folder).map_err(&error)? {
-        let path = entry.map_err(&error)?.path();
-        if let Some(place) = place(&path) {
-            all.push(Segment { path, place });
-        }
-    }
+/// # Errors
+/// As [`Folder::open`], with the path.
+pub(super) fn open_folder(path: &Path) -> Result<Folder, Error> {
+    Folder::open(path).map_err(Error::io(path))
+}
+
+pub(super) fn list(folder: &Folder) -> Result<Listing, Error> {
+    let names = folder.names().map_err(Error::io(folder.path()))?;
+    let segment = |name: &OsStr| {
+        let place = place(name)?;
+        let name = name.to_str()?.to_owned();
+        Some(Segment { name, place })
+    };
+    let mut all: Vec<_> = names.iter().filter_map(|name| segment(name)).collect();
     all.sort_by_key(|segment| segment.place);
     let base = all.iter().rev().find_map(|segment| match segment.place {
         Where::Base { last } => Some(last),
@@ -115,14 +121,11 @@ pub(super) fn list(folder: &Path) -> Result<Listing, Error> {
         Where::Base { last } => Some(last) == base,
         Where::Written { first } => base.is_none_or(|last| first > last),
     });
-    let replaced: Vec<Segment> = replaced;
-    Ok(Listing {
-        live,
-        replaced: replaced.into_iter().map(|segment| segment.path).collect(),
-    })
+    Ok(Listing { live, replaced })
 }
 
-fn place(path: &Path) -> Option<Where> {
+fn place(name: &OsStr) -> Option<Where> {
+    let path = Path::new(name);
     let number = path.file_stem()?.to_str()?.parse().ok()?;
     match path.extension()?.to_str()? {
         "base" => Some(Where::Base { last: number }),
@@ -131,25 +134,20 @@ fn place(path: &Path) -> Option<Where> {
     }
 }
 
-pub(super) fn written(folder: &Path, first: u64) -> PathBuf {
-    folder.join(format!("{first:020}.log"))
+pub(super) fn written(first: u64) -> String {
+    format!("{first:020}.log")
 }
 
-pub(super) fn base(folder: &Path, last: u64) -> PathBuf {
-    folder.join(format!("{last:020}.base"))
+pub(super) fn base(last: u64) -> String {
+    format!("{last:020}.base")
 }
 
 /// Makes a file that only its owner can read, or empties it.
-pub(super) fn create(path: &Path, header: &Header) -> Result<File, Error> {
-    let error = Error::io(path);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(&error)?;
+pub(super) fn create(folder: &Folder, name: &str, header: &Header) -> Result<File, Error> {
+    let error = in_folder(folder, name);
+    let file = folder.file(name, OFlags::RDWR | OFlags::CREATE);
+    let mut file = file.map_err(&error)?;
+    file.set_len(0).map_err(&error)?;
     file.write_all(&header.encode()).map_err(&error)?;
     Ok(file)
 }
@@ -172,18 +170,15 @@ pub(super) fn header(path: &Path, file: &File) -> Result<Option<Header>, Error> 
     Err(Error::damaged(path, 0, "no header of a segment"))
 }
 
-pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
-    let error = Error::io(folder);
-    File::open(folder)
-        .and_then(|file| file.sync_all())
-        .map_err(&error)
+pub(super) fn sync_folder(folder: &Folder) -> Result<(), Error> {
+    folder.sync().map_err(Error::io(folder.path()))
 }
 
 /// What is read of a segment from here on is what its disk has: after a sync that failed, memory may have what will never be
 /// written.
-pub(super) fn settle(path: &Path) -> Result<(), Error> {
-    let error = Error::io(path);
-    let file = File::open(path).map_err(&error)?;
+pub(super) fn settle(folder: &Folder, name: &str) -> Result<(), Error> {
+    let error = in_folder(folder, name);
+    let file = folder.file(name, OFlags::RDONLY).map_err(&error)?;
     file.sync_all().map_err(&error)?;
     // Where a file system has no such thing, it has no such memory either.
     let _kept = fadvise(&file, 0, None, Advice::DontNeed);
@@ -237,27 +232,32 @@ fn zeros(path: &Path, file: &File, size: u64) -> Result<u64, Error> {
 }
 
 /// Removes a segment that nobody needs; one that is gone already is no error.
-pub(super) fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(Error::io(path)),
-    }
+pub(super) fn remove(folder: &Folder, name: &str) -> Result<(), Error> {
+    folder.remove(name).map_err(in_folder(folder, name))
 }
 
 /// Kept by who changes the log, until the file is dropped.
-pub(super) fn lock(folder: &Path, name: &str) -> Result<File, Error> {
-    let path = folder.join(name);
-    let error = Error::io(&path);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(&error)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy(folder.to_owned())),
-        Err(TryLockError::Error(source)) => Err(error(source)),
+pub(super) fn lock(folder: &Folder, name: &str) -> Result<File, Error> {
+    folder.lock(name).map_err(|error| match error {
+        TryLockError::WouldBlock => Error::Busy(folder.path().to_owned()),
+        TryLockError::Error(source) => in_folder(folder, name)(source),
+    })
+}
+
+/// Whether there is a file of this name.
+pub(super) fn is_there(folder: &Folder, name: &str) -> Result<bool, Error> {
+    match folder.stat(name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(in_folder(folder, name)(error)),
+    }
+}
+
+/// What happened to a file of the folder.
+pub(super) fn in_folder(folder: &Folder, name: &str) -> impl Fn(io::Error) -> Error {
+    let path = folder.path().join(name);
+    move |source| Error::Io {
+        path: path.clone(),
+        source,
     }
 }

@@ -1,12 +1,11 @@
 //! What a log takes of its disk, how far back it goes, and up to which epoch it can be folded. Decides
 //! nothing: who compacts does.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::Error;
@@ -14,10 +13,13 @@ use super::open::Open;
 use super::reader::Reader;
 use super::segment::{self, Segment, Where};
 use super::writer::{Options, Writer};
+use crate::folder::Folder;
 use crate::record::Entry;
 
 /// Beside a base: the number of its last record, and the epoch that it was folded up to, which no header says.
 const FOLDED: &str = "compact.epoch";
+/// Two numbers, in bytes.
+const LONGEST: u64 = 64;
 /// What [`try_room`] looks for, in bytes.
 const ROOM: u64 = 4 << 20;
 
@@ -35,13 +37,14 @@ impl Stored {
     /// # Errors
     /// [`Error::Io`]
     pub fn of(folder: &Path) -> Result<Self, Error> {
-        let live = segment::list(folder)?.live;
+        let folder = Arc::new(segment::open_folder(folder)?);
+        let live = segment::list(&folder)?.live;
         let mut stored = Self {
-            first_epoch: first_epoch(folder, live.first())?,
+            first_epoch: first_epoch(&folder, live.first())?,
             ..Self::default()
         };
         for segment in &live {
-            let length = length_of(&segment.path)?;
+            let length = length_of(&folder, &segment.name)?;
             stored.bytes += length;
             if let Where::Base { .. } = segment.place {
                 stored.base += length;
@@ -57,21 +60,22 @@ impl Stored {
 /// # Errors
 /// Those of reading segments.
 pub fn foldable(folder: &Path, stays: u64) -> Result<Option<u64>, Error> {
-    let mut live = segment::list(folder)?.live;
+    let folder = Arc::new(segment::open_folder(folder)?);
+    let mut live = segment::list(&folder)?.live;
     // The last one is still written.
     let mut behind = match live.pop() {
-        Some(last) => length_of(&last.path)?,
+        Some(last) => length_of(&folder, &last.name)?,
         None => return Ok(None),
     };
     while let Some(segment) = live.pop() {
         let found = match behind >= stays {
-            true => last_epoch(&segment)?,
+            true => last_epoch(&folder, &segment)?,
             false => None,
         };
         if found.is_some() {
             return Ok(found);
         }
-        behind += length_of(&segment.path)?;
+        behind += length_of(&folder, &segment.name)?;
     }
     Ok(None)
 }
@@ -96,11 +100,10 @@ pub fn seal(folder: &Path) -> Result<bool, Error> {
 /// # Errors
 /// [`Error::Io`]
 pub fn try_room(folder: &Path) -> Result<(), Error> {
-    let path = folder.join("room.tmp");
+    const NAME: &str = "room.tmp";
     let error = Error::io(folder);
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = file.open(&path).map_err(&error)?;
+    let folder = segment::open_folder(folder)?;
+    let mut file = folder.replace(NAME).map_err(&error)?;
     let tried = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let zeros = vec![0; usize::try_from(ROOM).unwrap_or_default()];
@@ -108,31 +111,38 @@ pub fn try_room(folder: &Path) -> Result<(), Error> {
         }
         tried => tried.map_err(io::Error::from),
     };
-    segment::remove(&path)?;
+    segment::remove(&folder, NAME)?;
     tried.map_err(error)
 }
 
 /// Of a file that may be gone by now: then none.
-pub(super) fn length_of(path: &Path) -> Result<u64, Error> {
-    match fs::metadata(path) {
-        Ok(there) => Ok(there.len()),
+pub(super) fn length_of(folder: &Folder, name: &str) -> Result<u64, Error> {
+    match folder.stat(name) {
+        Ok(there) => Ok(there.st_size.cast_unsigned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(Error::io(path)(error)),
+        Err(error) => Err(segment::in_folder(folder, name)(error)),
     }
 }
 
 /// Says which epoch a base was folded up to that ends with this record.
-pub(super) fn say(folder: &Path, last: u64, epoch: u64) -> io::Result<()> {
-    fs::write(folder.join(FOLDED), format!("{last} {epoch}\n"))
+pub(super) fn say(folder: &Folder, last: u64, epoch: u64) -> io::Result<()> {
+    writeln!(folder.replace(FOLDED)?, "{last} {epoch}")
 }
 
-fn first_epoch(folder: &Path, first: Option<&Segment>) -> Result<Option<u64>, Error> {
+fn said(folder: &Folder) -> io::Result<String> {
+    let mut said = String::new();
+    let file = folder.file(FOLDED, OFlags::RDONLY)?;
+    file.take(LONGEST).read_to_string(&mut said)?;
+    Ok(said)
+}
+
+fn first_epoch(folder: &Arc<Folder>, first: Option<&Segment>) -> Result<Option<u64>, Error> {
     match first {
         Some(Segment {
             place: Where::Base { last },
             ..
         }) => {
-            let said = fs::read_to_string(folder.join(FOLDED)).unwrap_or_default();
+            let said = said(folder).unwrap_or_default();
             let said = said.trim_end().split_once(' ');
             let epoch = said.filter(|(of, _)| of.parse() == Ok(*last));
             Ok(epoch.and_then(|(_, epoch)| epoch.parse().ok()))
@@ -140,7 +150,7 @@ fn first_epoch(folder: &Path, first: Option<&Segment>) -> Result<Option<u64>, Er
         // A log's epochs are counted from one on; a copy may begin with what its source was folded to.
         Some(written) => {
             let whole = |open: Open| open.header.first == 1 && open.header.folded == 0;
-            match Open::new(written) {
+            match Open::new(folder, written) {
                 Ok(open) => Ok(open.is_some_and(whole).then_some(1)),
                 // Folded since it was listed.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -154,8 +164,8 @@ fn first_epoch(folder: &Path, first: Option<&Segment>) -> Result<Option<u64>, Er
 }
 
 /// That was not folded; a base has what followed in its last segment, too.
-fn last_epoch(segment: &Segment) -> Result<Option<u64>, Error> {
-    let Some(mut open) = Open::new(segment)? else {
+fn last_epoch(folder: &Arc<Folder>, segment: &Segment) -> Result<Option<u64>, Error> {
+    let Some(mut open) = Open::new(folder, segment)? else {
         return Ok(None);
     };
     let folded = open.header.folded;

@@ -1,13 +1,17 @@
 //! Appends to a log, and takes it up again where a crash left it.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::Mode;
 
 use super::recover::{Current, Recovered, Tail, tidy};
 use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
 use super::{Error, frame};
+use crate::folder::Folder;
 use crate::record::{Entry, Record};
 
 /// Records wait in memory for at most this many bytes of them.
@@ -42,7 +46,7 @@ impl Default for Options {
 /// The only writer of a log.
 #[derive(Debug)]
 pub struct Writer {
-    folder: PathBuf,
+    folder: Arc<Folder>,
     options: Options,
     id: Id,
     segment: Option<Current>,
@@ -75,15 +79,12 @@ impl Writer {
     /// # Errors
     /// [`Error::Busy`], or what a reader of the last segments would see.
     pub fn open(folder: &Path, options: Options) -> Result<Self, Error> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(Error::io(folder))?;
-        let lock = segment::lock(folder, "lock")?;
-        let live = tidy(folder)?;
+        let folder = Folder::create(folder, Mode::RWXU).map_err(Error::io(folder))?;
+        let folder = Arc::new(folder);
+        let lock = segment::lock(&folder, "lock")?;
+        let live = tidy(&folder)?;
         let mut writer = Self {
-            folder: folder.to_owned(),
+            folder,
             options,
             id: [0; 16],
             segment: None,
@@ -208,11 +209,11 @@ impl Writer {
     /// [`Error::Mixed`] if it has records.
     pub fn adopt(&mut self, beginning: &Beginning) -> Result<(), Error> {
         if self.tail.last.is_some() {
-            return Err(Error::Mixed(self.folder.clone()));
+            return Err(Error::Mixed(self.folder.path().to_owned()));
         }
         // Begun, and without a record.
         if let Some(current) = self.segment.take() {
-            segment::remove(&current.path)?;
+            segment::remove(&self.folder, &current.name)?;
         }
         self.id = beginning.id;
         self.folded = beginning.folded;
@@ -233,9 +234,8 @@ impl Writer {
         self.tail = Tail::default();
         self.written = 0;
         let listing = segment::list(&self.folder)?;
-        let live = listing.live.iter().rev().map(|segment| &segment.path);
-        for path in listing.replaced.iter().chain(live) {
-            segment::remove(path)?;
+        for segment in listing.replaced.iter().chain(listing.live.iter().rev()) {
+            segment::remove(&self.folder, &segment.name)?;
         }
         self.named = true;
         segment::sync_folder(&self.folder)?;
@@ -273,7 +273,7 @@ impl Writer {
 
     fn push(&mut self, record: &Record) -> Result<(), Error> {
         self.tail.check(&record.entry).map_err(|invalid| {
-            let folder = self.folder.clone();
+            let folder = self.folder.path().to_owned();
             Error::Invalid { folder, invalid }
         })?;
         let before = self.waiting.len();
@@ -291,7 +291,7 @@ impl Writer {
     }
 
     fn begin(&mut self) -> Result<Current, Error> {
-        let path = segment::written(&self.folder, self.written + 1);
+        let name = segment::written(self.written + 1);
         let header = Header {
             id: self.id,
             first: self.written + 1,
@@ -299,14 +299,15 @@ impl Writer {
             last: 0,
         };
         self.named = false;
-        let file = segment::create(&path, &header)?;
+        let file = segment::create(&self.folder, &name, &header)?;
         self.folded = 0;
         if self.options.durability == Durability::Epoch {
             segment::sync_folder(&self.folder)?;
             self.named = true;
         }
         Ok(Current {
-            path,
+            path: self.folder.path().join(&name),
+            name,
             file,
             end: HEADER,
         })
@@ -317,21 +318,21 @@ impl Writer {
             let random = rustix::rand::GetRandomFlags::empty();
             return rustix::rand::getrandom(&mut self.id, random)
                 .map(drop)
-                .map_err(|error| Error::io(&self.folder)(error.into()));
+                .map_err(|error| Error::io(self.folder.path())(error.into()));
         };
         let recovered = Recovered::of(&self.folder, live)?;
         self.id = recovered.id;
         self.written = recovered.tail.number;
         self.tail = recovered.tail;
         if let Where::Written { .. } = last.place {
-            self.segment = Some(Current::cut(&self.folder, &last.path, recovered.end)?);
+            self.segment = Some(Current::cut(&self.folder, &last.name, recovered.end)?);
         }
         Ok(())
     }
 
     fn failure(&self) -> Error {
         let text = "a sync of the log failed: what the disk has is not known";
-        Error::io(&self.folder)(io::Error::other(text))
+        Error::io(self.folder.path())(io::Error::other(text))
     }
 }
 

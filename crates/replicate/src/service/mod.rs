@@ -22,8 +22,6 @@ mod supervise;
 mod tip;
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,8 +37,11 @@ pub use part::{Job, Kind, Part};
 pub use status::{PartStatus, Progress, State, Status};
 
 use confirmed::Confirmed;
+use rustix::fs::Mode;
 use supervise::Supervised;
 use tip::Tips;
+
+use crate::folder::Folder;
 
 /// How long a part waits for work before it looks whether it is to end.
 pub const STEP: Duration = Duration::from_millis(100);
@@ -185,7 +186,7 @@ fn bounded(config: &Config) -> BTreeMap<PathBuf, Arc<Confirmed>> {
 
 /// Who follows a log of this process may begin before who writes it.
 fn make(folder: &Path) -> Result<(), Error> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let made = Folder::create(folder, Mode::RWXU).map(drop);
     made.map_err(|error| Error::Input(format!("{}: {error}", folder.display())))
 }
 

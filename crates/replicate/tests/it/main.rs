@@ -55,6 +55,7 @@ mod shipping;
 mod statefuzz;
 mod suspect;
 mod tree;
+mod untrusted_folder;
 mod verify;
 mod verify_rebuilt;
 mod verify_rolling;

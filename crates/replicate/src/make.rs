@@ -47,6 +47,10 @@ pub struct Left {
     pub set_id: u64,
     /// Extended attributes: those that could not be set, and those that could not be taken away.
     pub extended: u64,
+    /// Names that the file system cannot hold, with all below them.
+    pub names: u64,
+    /// Times of files that are beyond those that the file system has: its first or its last is set.
+    pub times: u64,
 }
 
 impl AddAssign for Left {
@@ -55,6 +59,8 @@ impl AddAssign for Left {
         self.devices += other.devices;
         self.set_id += other.set_id;
         self.extended += other.extended;
+        self.names += other.names;
+        self.times += other.times;
     }
 }
 
@@ -71,6 +77,29 @@ impl From<Errno> for Fault {
     fn from(errno: Errno) -> Self {
         Self::Io(errno.into())
     }
+}
+
+impl Fault {
+    /// The error of a file system that cannot hold what it is given, and could hold others.
+    pub(crate) fn exceeded_limit(&self) -> Option<Errno> {
+        match self {
+            Self::Log(_) => None,
+            Self::Io(error) => Errno::from_io_error(error).filter(|errno| exceeds_limits(*errno)),
+        }
+    }
+}
+
+/// Whether a file system says so of what it cannot hold.
+pub(crate) fn exceeds_limits(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::MLINK | Errno::NAMETOOLONG | Errno::FBIG | Errno::ILSEQ | Errno::OPNOTSUPP
+    )
+}
+
+/// The same of what gives a name; names that some file systems do not have are `EINVAL`.
+pub(crate) fn refuses_name(errno: Errno) -> bool {
+    errno == Errno::INVAL || exceeds_limits(errno)
 }
 
 /// Asked before each system call that changes a replica. A test lets the n-th fail, and all that follow:
@@ -161,15 +190,24 @@ impl Maker {
     ) -> Result<(), Fault> {
         self.gate.pass()?;
         let (mode, none) = (Mode::RUSR | Mode::WUSR, 0);
-        let node_of = |kind, device| fs::mknodat(at, name, kind, mode, device);
+        let special = |made: Result<(), Errno>| self.permitted(made);
+        let node_of = |kind, device| special(fs::mknodat(at, name, kind, mode, device));
         match &node.kind {
             Kind::Directory => return Ok(fs::mkdirat(at, name, Mode::RWXU)?),
             Kind::Regular => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let to = fs::openat(at, name, flags, mode)?.into();
-                self.byte_writer().fill(&to, node.size, bytes)?;
+                let filled = self.byte_writer().fill(&to, node.size, bytes);
+                if let Err(fault) = &filled
+                    && fault.exceeded_limit().is_some()
+                {
+                    fs::unlinkat(at, name, AtFlags::empty())?;
+                }
+                filled?;
             }
-            Kind::Symlink(target) => fs::symlinkat(OsStr::from_bytes(target), at, name)?,
+            Kind::Symlink(target) => {
+                special(fs::symlinkat(OsStr::from_bytes(target), at, name))?;
+            }
             Kind::Fifo => node_of(FileType::Fifo, none)?,
             Kind::Socket => node_of(FileType::Socket, none)?,
             Kind::CharacterDevice(device) => node_of(FileType::CharacterDevice, *device)?,
@@ -178,6 +216,14 @@ impl Maker {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = fs::openat(at, name, flags, Mode::empty())?;
         Ok(self.attributes(node, fd.as_fd())?)
+    }
+
+    /// A file system that has no symlinks, special files or further links says to root as well that they are not permitted.
+    pub(crate) fn permitted<T>(&self, made: Result<T, Errno>) -> Result<T, Errno> {
+        match made {
+            Err(Errno::PERM) if self.owned => Err(Errno::OPNOTSUPP),
+            made => made,
+        }
     }
 
     /// Changes what is in the file. Done twice, it is done as once.
@@ -218,6 +264,10 @@ impl Maker {
             };
             self.gate.pass()?;
             fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH)?;
+            let seconds = times.last_modification.tv_sec;
+            if i32::try_from(seconds).is_err() && fs::fstat(fd)?.st_mtime != seconds {
+                self.left.times += 1;
+            }
         }
         Ok(())
     }
@@ -255,7 +305,14 @@ impl Maker {
         }
         self.gate.pass()?;
         let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
-        fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+        match fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH) {
+            // A user namespace does not have that owner.
+            Err(Errno::INVAL) => {
+                self.left.owners += 1;
+                Ok(())
+            }
+            given => given,
+        }
     }
 
     fn allows(&self, name: &[u8]) -> bool {

@@ -16,9 +16,12 @@ use rustix::{fs, io::Errno};
 use crate::contents::Contents;
 use crate::folder::{Folder, open_beneath};
 use crate::log::{self, Located, Reader};
-use crate::make::{Bytes, Fault, Gate, Maker};
+use crate::make::{Bytes, Fault, Gate, Maker, refuses_name};
 use crate::record::{Entry, File, Kind, Name};
 use crate::tree::Tree;
+
+/// So many names that are left out are named in warnings.
+const NAMED: usize = 20;
 
 /// What a restored tree may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +47,10 @@ pub struct Restored {
     pub set_id_left: u64,
     /// Extended attributes left out.
     pub extended_left: u64,
+    /// Names left out, because the file system cannot hold them.
+    pub names_left: u64,
+    /// Times that are beyond those that the file system has.
+    pub times_left: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,19 +91,21 @@ pub fn restore(
     let State { tree, contents } = State::read(folder, epoch)?;
     let top = empty_directory(to)?;
     let mut maker = Maker::new(options.privileged, Gate::default());
-    let names = fill(&tree, &contents, (&top, to), &mut maker)?;
+    let filled = fill(&tree, &contents, (&top, to), &mut maker)?;
     fs::syncfs(&top).map_err(|errno| Error::Io {
         path: to.to_owned(),
         cause: errno.into(),
     })?;
     Ok(Restored {
         epoch,
-        names,
+        names: filled.names,
         bytes: maker.bytes,
         owners_left: maker.left.owners,
         devices_left: maker.left.devices,
         set_id_left: maker.left.set_id,
         extended_left: maker.left.extended,
+        names_left: filled.left.len() as u64,
+        times_left: maker.left.times,
     })
 }
 
@@ -108,13 +117,21 @@ pub(crate) struct Told {
     pub(crate) bytes: AtomicU64,
 }
 
-/// Makes the tree in an empty directory, which is here; returns how many names it has.
+/// What was made of a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Fill {
+    pub(crate) names: u64,
+    /// Names that the file system cannot hold, in their directories, with all below them.
+    pub(crate) left: Vec<(File, Name)>,
+}
+
+/// Makes the tree in an empty directory, which is here.
 pub(crate) fn fill(
     tree: &Tree,
     contents: &Contents,
     (top, path): (&OwnedFd, &Path),
     maker: &mut Maker,
-) -> Result<u64, Error> {
+) -> Result<Fill, Error> {
     fill_telling(tree, contents, (top, path), maker, &Told::default())
 }
 
@@ -125,7 +142,7 @@ pub(crate) fn fill_telling(
     (top, path): (&OwnedFd, &Path),
     maker: &mut Maker,
     told: &Told,
-) -> Result<u64, Error> {
+) -> Result<Fill, Error> {
     let mut filling = Filling {
         tree,
         contents,
@@ -133,13 +150,13 @@ pub(crate) fn fill_telling(
         top,
         path: path.to_owned(),
         first: BTreeMap::new(),
-        names: 0,
+        filled: Fill::default(),
         told,
     };
     if let Some(root) = tree.root() {
         filling.directory(root)?;
     }
-    Ok(filling.names)
+    Ok(filling.filled)
 }
 
 pub(crate) fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
@@ -222,7 +239,7 @@ struct Filling<'a> {
     path: PathBuf,
     /// Where a file of several names has its first.
     first: BTreeMap<File, (File, Name)>,
-    names: u64,
+    filled: Fill,
     told: &'a Told,
 }
 
@@ -249,8 +266,11 @@ impl Filling<'_> {
             };
             let directory = level.file;
             self.path.push(OsStr::from_bytes(name.as_bytes()));
-            let below = self.entry((directory, level.fd.as_fd()), &name, file)?;
-            self.told.names.store(self.names, Ordering::Relaxed);
+            let below = match self.entry((directory, level.fd.as_fd()), &name, file) {
+                Err(error) => self.leave_out((directory, &name), file, error)?,
+                below => below?,
+            };
+            self.told.names.store(self.filled.names, Ordering::Relaxed);
             self.told.bytes.store(self.maker.bytes, Ordering::Relaxed);
             match below {
                 Some(fd) => {
@@ -286,8 +306,10 @@ impl Filling<'_> {
             let from = self.reach(there)?;
             let first = OsStr::from_bytes(first.as_bytes());
             self.maker.gate.pass().map_err(|e| self.failed(e))?;
-            fs::linkat(&from, first, at, called, AtFlags::empty()).map_err(|e| self.failed(e))?;
-            self.names += 1;
+            let linked = fs::linkat(&from, first, at, called, AtFlags::empty());
+            let linked = self.maker.permitted(linked);
+            linked.map_err(|e| self.failed(e))?;
+            self.filled.names += 1;
             return Ok(None);
         }
         if !self.maker.makes(&node.kind) {
@@ -300,7 +322,7 @@ impl Filling<'_> {
         };
         let made = self.maker.make(at, called, node, bytes);
         made.map_err(|fault| self.fault(fault))?;
-        self.names += 1;
+        self.filled.names += 1;
         if node.kind == Kind::Directory {
             return open_directory(at, called)
                 .map(Some)
@@ -308,6 +330,34 @@ impl Filling<'_> {
         }
         if node.names.len() > 1 {
             self.first.insert(file, (directory, name.clone()));
+        }
+        Ok(None)
+    }
+
+    /// Goes on without what the file system cannot hold.
+    fn leave_out(
+        &mut self,
+        (directory, name): (File, &Name),
+        file: File,
+        error: Error,
+    ) -> Result<Option<OwnedFd>, Error> {
+        let errno = match &error {
+            Error::Io { cause, .. } => Errno::from_io_error(cause),
+            _ => None,
+        };
+        if !errno.is_some_and(refuses_name) {
+            return Err(error);
+        }
+        if self.filled.left.len() < NAMED {
+            tracing::warn!("{error}: the file system cannot hold it; it is left out");
+        }
+        self.filled.left.push((directory, name.clone()));
+        let mut below = vec![file];
+        while let Some(directory) = below.pop() {
+            for (name, file) in self.tree.children(directory) {
+                self.filled.left.push((directory, name.clone()));
+                below.push(file);
+            }
         }
         Ok(None)
     }

@@ -168,6 +168,8 @@ fn line(done: &Done) -> String {
         ("without device nodes", left.devices),
         ("without set-ID bits", left.set_id),
         ("without extended attributes", left.extended),
+        ("without names", left.names),
+        ("without times", left.times),
     ];
     for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         line += &format!("  {what} {count}");

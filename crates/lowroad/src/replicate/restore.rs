@@ -54,6 +54,8 @@ fn words(restored: &Restored) -> String {
         ("device nodes", restored.devices_left),
         ("set-ID bits", restored.set_id_left),
         ("extended attributes", restored.extended_left),
+        ("names", restored.names_left),
+        ("times", restored.times_left),
     ];
     for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
         text += &format!("  without {count} {what}");
@@ -71,6 +73,8 @@ fn object(restored: &Restored) -> String {
             "devices": restored.devices_left,
             "set_id": restored.set_id_left,
             "extended_attributes": restored.extended_left,
+            "names": restored.names_left,
+            "times": restored.times_left,
         },
     })
     .to_string()

@@ -129,7 +129,7 @@ impl Fold {
         self.scout = self.reader.clone();
         self.last = self.folded;
         if !all {
-            return self.settle();
+            return self.settle(&BTreeSet::new());
         }
         self.before.clear();
         self.root_before = self.tree.root();
@@ -168,13 +168,15 @@ impl Fold {
         }
     }
 
-    /// The step is done: of bytes, only those that are in no tree yet stay known.
-    pub(super) fn settle(&mut self) {
+    /// The step is done: of bytes, only those that are in no tree yet stay known, and those of files that are left out.
+    pub(super) fn settle(&mut self, left_out: &BTreeSet<File>) {
         self.before.clear();
         self.root_before = self.tree.root();
         let tree = &self.tree;
-        self.contents
-            .retain(|file| tree.get(file).is_some_and(|node| node.names.is_empty()));
+        self.contents.retain(|file| {
+            let unnamed = |node: &Node| node.names.is_empty();
+            left_out.contains(&file) || tree.get(file).is_some_and(unnamed)
+        });
     }
 
     fn follow(&mut self, located: &Located) -> Result<(), log::Error> {

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::{fs, io::Errno};
 
 use super::folders::{Folders, called};
+use super::omissions::Omissions;
 use super::plan::Directory;
 use crate::make::{ENTERED, Maker, WRITTEN, has_more};
 use crate::record::{File, Kind, Name};
@@ -34,11 +35,12 @@ pub(super) struct Found {
 /// Compares the tree on the disk with the one that was applied.
 pub(super) fn inspect(
     tree: &Tree,
-    folders: &mut Folders,
+    (folders, omissions): (&mut Folders, &Omissions),
     maker: &Maker,
 ) -> Result<Found, (PathBuf, Errno)> {
     let mut inspection = Inspection {
         tree,
+        omissions,
         maker,
         device: 0,
         inodes: BTreeMap::new(),
@@ -74,6 +76,7 @@ pub(super) fn inspect(
 
 struct Inspection<'a> {
     tree: &'a Tree,
+    omissions: &'a Omissions,
     maker: &'a Maker,
     device: u64,
     /// Which file an inode of the replica is, and the other way round.
@@ -142,6 +145,10 @@ impl Inspection<'_> {
         }
         for (name, file) in expected {
             let node = self.tree.get(file);
+            let entry = (of(directory), name.clone());
+            if self.omissions.has(&entry) {
+                continue;
+            }
             if node.is_some_and(|node| self.maker.makes(&node.kind)) {
                 self.lose(file, (directory, &name));
             }

@@ -6,6 +6,7 @@ mod error;
 mod fold;
 mod folders;
 mod inspect;
+mod omissions;
 mod plan;
 mod rebuild;
 mod state;
@@ -13,6 +14,7 @@ mod step;
 mod suspects;
 pub(crate) mod wipe;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,6 +30,7 @@ pub use error::Error;
 use fold::{Fold, Later, Target};
 use folders::Folders;
 use inspect::{Found, inspect};
+use omissions::Omissions;
 use plan::{Plan, View};
 use rebuild::Rebuild;
 use state::{Kept, Phase, State};
@@ -88,6 +91,8 @@ pub struct Replica {
     folders: Option<Folders>,
     /// What has to be put right with the next step.
     found: Found,
+    /// What the file system cannot hold.
+    left: Omissions,
     pending: bool,
     _lock: File,
 }
@@ -125,6 +130,7 @@ impl Replica {
             fold,
             folders: None,
             found: Found::default(),
+            left: Omissions::default(),
             pending: false,
             _lock: lock,
         };
@@ -225,7 +231,8 @@ impl Replica {
         }
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let mut folders = self.open_folders()?;
-        self.found = inspect(&self.fold.tree, &mut folders, &maker)
+        self.left = self.read_omissions()?;
+        self.found = inspect(&self.fold.tree, (&mut folders, &self.left), &maker)
             .map_err(|(path, errno)| Error::of(self.to.join(TREE).join(path), errno.into()))?;
         let whole = self.kept.is_whole();
         if whole && self.found.names > 0 && !self.options.repair {
@@ -233,6 +240,8 @@ impl Replica {
             let (path, names) = (self.to.join(TREE).join(first), self.found.names);
             return Err(Error::Changed { path, names });
         }
+        // There may be room for it by now.
+        self.found.worn.extend(self.left.files(&self.fold.tree));
         let as_it_was = self.found.names == 0 && self.found.worn.is_empty();
         self.pending = !whole || !as_it_was || !folders.relaxed.is_empty();
         self.fold.begin(self.pending || all);
@@ -263,6 +272,16 @@ impl Replica {
             });
         }
         Ok(later)
+    }
+
+    fn read_omissions(&self) -> Result<Omissions, Error> {
+        let read = Omissions::read(&self.top);
+        read.map_err(|cause| Error::of(self.to.clone(), cause))
+    }
+
+    fn write_omissions(&self) -> Result<(), Error> {
+        let written = self.left.write(&self.top);
+        written.map_err(|cause| Error::of(self.to.clone(), cause))
     }
 
     fn open_folders(&self) -> Result<Folders, Error> {
@@ -317,7 +336,7 @@ impl Replica {
         let staging = (self.staging()?, self.to.join(STAGING));
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let mut rebuild = Rebuild::new(&self.fold, &self.top, staging, maker)?;
-        let names = rebuild.fill()?;
+        let filled = rebuild.fill()?;
         let nothing = State {
             phase: Phase::Nothing,
             to_ns: 0,
@@ -329,18 +348,25 @@ impl Replica {
         let log = self.fold.id()?.unwrap_or_default();
         self.kept.now.log = log;
         self.kept.now.privileged = Some(self.options.privileged);
+        let root = self.fold.tree.root();
+        let below = |(directory, name)| (Some(directory).filter(|of| Some(*of) != root), name);
+        self.left = Omissions::new(filled.left.into_iter().map(below));
+        self.write_omissions()?;
         self.said(target)?;
         self.folders = Some(self.open_folders()?);
         self.options.fresh = false;
-        self.fold.settle();
+        self.fold.settle(&self.left.files(&self.fold.tree));
         Ok(Applied {
             epoch: target.epoch,
             record: target.record,
             at_ns: target.at_ns,
-            names,
+            names: filled.names,
             bytes: maker.bytes,
             repaired: 0,
-            left: maker.left,
+            left: Left {
+                names: self.left.added(),
+                ..maker.left
+            },
         })
     }
 
@@ -357,10 +383,13 @@ impl Replica {
         };
         let mut maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let found = std::mem::take(&mut self.found);
+        let mut left = self.left.clone();
+        left.begin();
         let view = View {
             fold: &self.fold,
             lost: &found.lost,
             devices: self.options.privileged,
+            left: &self.left,
         };
         let plan = Plan::new(view, &found.worn, self.options.in_place);
         let path = self.to.join(TREE);
@@ -368,6 +397,8 @@ impl Replica {
             view,
             plan: &plan,
             debris: &found.debris,
+            left: &mut left,
+            unfit: BTreeMap::new(),
             folders: &mut folders,
             maker: &mut maker,
             path: &path,
@@ -392,14 +423,21 @@ impl Replica {
             let (path, names) = (self.to.join(TREE), 1);
             return Err(Error::Changed { path, names });
         }
+        maker.left.names += left.added();
+        maker.left.devices += plan.devices;
+        left.retain(&self.fold.tree);
+        let changed = !left.is_same(&self.left);
+        self.left = left;
+        if changed {
+            self.write_omissions()?;
+        }
         self.said(target)?;
         let wiped = wipe::wipe(folders.staging.as_fd(), &self.options.gate);
         wiped.map_err(|errno| Error::of(self.to.join(STAGING), errno.into()))?;
         folders.settle();
         self.folders = Some(folders);
         self.pending = false;
-        maker.left.devices += plan.devices;
-        self.fold.settle();
+        self.fold.settle(&self.left.files(&self.fold.tree));
         Ok(Applied {
             epoch: target.epoch,
             record: target.record,

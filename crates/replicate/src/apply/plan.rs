@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::fold::Fold;
 use super::folders::called;
+use super::omissions::Omissions;
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
@@ -20,6 +21,8 @@ pub(super) struct View<'a> {
     pub(super) lost: &'a BTreeSet<File>,
     /// Whether device nodes are made.
     pub(super) devices: bool,
+    /// Names that the file system could not hold before the step.
+    pub(super) left: &'a Omissions,
 }
 
 impl<'a> View<'a> {
@@ -29,7 +32,19 @@ impl<'a> View<'a> {
             Some(before) => before.as_ref(),
             None => self.fold.tree.get(file),
         };
-        node.filter(|node| self.is_shown(node) && Some(file) != self.fold.root_before)
+        let node = node.filter(|node| self.is_shown(node) && Some(file) != self.fold.root_before);
+        // Without a name, it is not there.
+        node.filter(|node| self.left.is_empty() || !self.names_before(node).is_empty())
+    }
+
+    /// Whether it had a name that the file system could not hold.
+    pub(super) fn was_left_out(&self, file: File) -> bool {
+        let node = match self.fold.before.get(&file) {
+            Some(before) => before.as_ref(),
+            None => self.fold.tree.get(file),
+        };
+        let names = node.map(|node| names(node, self.fold.root_before));
+        names.is_some_and(|names| names.iter().any(|entry| self.left.has(entry)))
     }
 
     /// The same, if it is on the disk so.
@@ -72,12 +87,42 @@ impl<'a> View<'a> {
         names(self.fold.tree.get(file)).saturating_sub(names(before))
     }
 
+    /// A directory that is left out is tried again when something in it or above it changes, and then all that is in it.
+    fn see_omissions(&self, seen: &mut BTreeSet<File>) {
+        if self.left.is_empty() {
+            return;
+        }
+        let mut tried = Vec::new();
+        let mut looked_at = BTreeSet::new();
+        for file in seen.iter() {
+            let mut at = Some(*file);
+            while let Some(file) = at.filter(|file| looked_at.insert(*file)) {
+                let node = self.fold.tree.get(file);
+                let is_directory = node.is_some_and(|node| node.kind == Kind::Directory);
+                if is_directory && self.was_left_out(file) {
+                    tried.push(file);
+                }
+                let above = node.and_then(|node| node.names.first());
+                at = above.map(|(directory, _)| *directory);
+            }
+        }
+        let mut expanded = BTreeSet::new();
+        while let Some(file) = tried.pop() {
+            seen.insert(file);
+            if expanded.insert(file) {
+                tried.extend(self.fold.tree.children(file).map(|(_, file)| file));
+            }
+        }
+    }
+
     fn is_shown(&self, node: &Node) -> bool {
         !node.names.is_empty() && (self.devices || !is_device(node))
     }
 
     pub(super) fn names_before(&self, node: &Node) -> BTreeSet<(Directory, Name)> {
-        names(node, self.fold.root_before)
+        let mut names = names(node, self.fold.root_before);
+        names.retain(|entry| !self.left.has(entry));
+        names
     }
 
     pub(super) fn names_after(&self, node: &Node) -> BTreeSet<(Directory, Name)> {
@@ -172,6 +217,7 @@ impl Plan {
         let mut seen: BTreeSet<File> = view.fold.before.keys().copied().collect();
         seen.extend(view.lost);
         seen.extend(worn);
+        view.see_omissions(&mut seen);
         let mut gone = Vec::new();
         for file in seen {
             let worn = worn.contains(&file);

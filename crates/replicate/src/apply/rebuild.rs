@@ -10,7 +10,7 @@ use super::fold::Fold;
 use super::{Error, TREE, folders, wipe};
 use crate::folder::Folder;
 use crate::make::Maker;
-use crate::restore::{self, fill};
+use crate::restore::{self, Fill, fill};
 
 /// A tree that is made in an empty folder, and then takes the place of the one that is there.
 #[derive(Debug)]
@@ -49,17 +49,17 @@ impl<'a> Rebuild<'a> {
         })
     }
 
-    /// Makes all files; the number of their names. They are on the disk then.
-    pub(super) fn fill(&mut self) -> Result<u64, Error> {
+    /// Makes all files. They are on the disk then.
+    pub(super) fn fill(&mut self) -> Result<Fill, Error> {
         let to = (&self.new, self.path.as_path());
-        let names = fill(&self.fold.tree, &self.fold.contents, to, &mut self.maker);
-        let names = names.map_err(|error| match error {
+        let filled = fill(&self.fold.tree, &self.fold.contents, to, &mut self.maker);
+        let filled = filled.map_err(|error| match error {
             restore::Error::Log(log) => Error::Log(log),
             restore::Error::Io { path, cause } => Error::of(path, cause),
             restore::Error::Occupied(path) => Error::Occupied(path),
         })?;
         self.sync()?;
-        Ok(names)
+        Ok(filled)
     }
 
     /// Gives the new tree its name; what had it is left in `staging`. What the new one is made of.

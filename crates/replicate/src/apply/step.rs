@@ -12,8 +12,9 @@ use rustix::{fs, io::Errno};
 use super::Error;
 use super::folders::{self, Folders, called, staged};
 use super::inspect::is_of;
+use super::omissions::{Entry, Omissions};
 use super::plan::{Depths, Directory, Plan, View};
-use crate::make::{Bytes, ENTERED, Fault, Maker, WRITTEN};
+use crate::make::{Bytes, ENTERED, Fault, Maker, WRITTEN, refuses_name};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
@@ -24,6 +25,10 @@ pub(super) struct Step<'a> {
     pub(super) view: View<'a>,
     pub(super) plan: &'a Plan,
     pub(super) debris: &'a [(Directory, OsString)],
+    /// Names that the file system cannot hold; those of this step are added.
+    pub(super) left: &'a mut Omissions,
+    /// Files that it cannot hold, and those that get no further names: why.
+    pub(super) unfit: BTreeMap<File, Errno>,
     pub(super) folders: &'a mut Folders,
     pub(super) maker: &'a mut Maker,
     /// The tree's, for errors.
@@ -34,12 +39,12 @@ impl Step<'_> {
     /// Makes all that is new, in a folder of its own. The tree stays as it is.
     pub(super) fn stage(&mut self) -> Result<(), Error> {
         for file in &self.plan.fresh {
-            self.fresh(*file)
-                .map_err(|fault| self.fault(*file, fault))?;
+            let done = self.fresh(*file);
+            self.fits(*file, done)?;
         }
         for (file, (directory, name)) in &self.plan.linked {
             let done = self.linked(*file, *directory, name);
-            done.map_err(|fault| self.fault(*file, fault))?;
+            self.fits(*file, done)?;
         }
         for (file, _, _) in &self.plan.out {
             let there = self.open(Some(*file));
@@ -56,6 +61,21 @@ impl Step<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Goes on without a file that the file system cannot hold.
+    fn fits(&mut self, file: File, done: Result<(), Fault>) -> Result<(), Error> {
+        let fault = match done {
+            Ok(()) => return Ok(()),
+            Err(fault) => fault,
+        };
+        match fault.exceeded_limit() {
+            Some(errno) => {
+                self.unfit.insert(file, errno);
+                Ok(())
+            }
+            None => Err(self.fault(file, fault)),
+        }
     }
 
     /// What a regular file was, if the step leaves its bytes as they are.
@@ -80,8 +100,16 @@ impl Step<'_> {
         }
         for file in &self.plan.in_place {
             let done = self.rewrite(*file);
-            done.map_err(|fault| self.fault(*file, fault))?;
+            self.fits(*file, done)?;
+            if let (Some(errno), Some(node)) =
+                (self.unfit.get(file).copied(), self.view.after(*file))
+            {
+                for entry in self.view.names_after(node) {
+                    self.leave_out(entry, errno)?;
+                }
+            }
         }
+        let mut omitted = Vec::new();
         let mut left: BTreeMap<File, usize> = BTreeMap::new();
         for (_, _, file) in &self.plan.place {
             *left.entry(*file).or_default() += 1;
@@ -91,8 +119,30 @@ impl Step<'_> {
                 *left -= 1;
                 *left == 0
             });
-            let done = self.put(*directory, name, *file, last);
-            done.map_err(|errno| self.failed(*directory, called(name), errno))?;
+            // What is in a directory that was not made is not there either.
+            let above = directory.and_then(|directory| self.unfit.get(&directory));
+            let done = match above.or_else(|| self.unfit.get(file)).copied() {
+                Some(errno) => {
+                    self.unfit.insert(*file, errno);
+                    Err(errno)
+                }
+                None => self.put(*directory, name, *file, last),
+            };
+            match done {
+                Err(errno) if refuses_name(errno) => {
+                    self.leave_out((*directory, name.clone()), errno)?;
+                    omitted.push(*file);
+                }
+                done => {
+                    done.map_err(|errno| self.failed(*directory, called(name), errno))?;
+                    self.left.remove(&(*directory, name.clone()));
+                }
+            }
+        }
+        // Behind what was put into them where they were made.
+        for file in omitted {
+            let tree = &self.view.fold.tree;
+            self.left.add_below(tree, file, self.view.left);
         }
         for (directory, name) in &self.plan.remove {
             let done = self.remove(*directory, called(name));
@@ -114,7 +164,11 @@ impl Step<'_> {
             _ => None,
         };
         if node.kind == Kind::Regular && !known && old.is_none() && node.size > 0 {
-            return Err(Errno::NODATA.into());
+            // What has become of a file that is left out is read again at the next start.
+            return Err(match self.view.was_left_out(file) {
+                true => Errno::FBIG.into(),
+                false => Errno::NODATA.into(),
+            });
         }
         let name = staged(file, node.kind == Kind::Directory);
         let bytes = Bytes {
@@ -163,7 +217,8 @@ impl Step<'_> {
         let to = staged(file, false);
         let staging = &self.folders.staging;
         self.maker.gate.pass()?;
-        fs::linkat(&at, called(name), staging, &to, AtFlags::empty())?;
+        let linked = fs::linkat(&at, called(name), staging, &to, AtFlags::empty());
+        self.maker.permitted(linked)?;
         let status = fs::statat(staging, &to, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(is_as(node, &status)?)
     }
@@ -194,6 +249,22 @@ impl Step<'_> {
         let to = self.old(file, OFlags::RDWR)?;
         let extents = self.view.fold.contents.get(file);
         self.maker.rewrite(&to, node.size, extents)
+    }
+
+    /// Nothing has this name then: neither the file nor what had it before.
+    fn leave_out(&mut self, entry: Entry, errno: Errno) -> Result<(), Error> {
+        let (directory, name) = &entry;
+        let is_there = directory.is_none_or(|directory| !self.unfit.contains_key(&directory));
+        match is_there.then(|| self.remove(*directory, called(name))) {
+            None => {}
+            // A name that no file can have, and nothing has.
+            Some(Err(errno)) if refuses_name(errno) => {}
+            Some(done) => done.map_err(|errno| self.failed(*directory, called(name), errno))?,
+        }
+        let above = directory.and_then(|file| self.view.path(file));
+        let path = self.path.join(above.unwrap_or_default()).join(called(name));
+        self.left.add(entry, self.view.left, &path, errno);
+        Ok(())
     }
 
     /// Gives a file a name; `last` is its last new one.
@@ -259,7 +330,10 @@ impl Step<'_> {
         all.extend(&self.folders.relaxed);
         let is = |directory: &Directory| {
             let node = |file| self.view.after(file);
-            directory.is_none_or(|file| node(file).is_some_and(|n| n.kind == Kind::Directory))
+            directory.is_none_or(|file| {
+                let made = !self.unfit.contains_key(&file);
+                made && node(file).is_some_and(|n| n.kind == Kind::Directory)
+            })
         };
         let mut all: Vec<_> = all.into_iter().filter(is).collect();
         let mut depths = Depths::default();
@@ -285,8 +359,11 @@ impl Step<'_> {
         let Some(node) = self.view.after(file) else {
             return Ok(());
         };
-        let place = self.view.names_after(node).pop_first();
-        let (directory, name) = place.ok_or(Errno::NOENT)?;
+        let mut names = self.view.names_after(node).into_iter();
+        let place = names.find(|entry| !self.left.has(entry));
+        let Some((directory, name)) = place else {
+            return Ok(());
+        };
         let at = self.open(directory)?;
         let fd = folders::open(&at, called(&name), OFlags::PATH)?;
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != kind(node) {

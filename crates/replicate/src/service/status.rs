@@ -396,6 +396,8 @@ fn apply(done: &Done) -> Value {
             "devices": left.devices,
             "set_id": left.set_id,
             "extended_attributes": left.extended,
+            "names": left.names,
+            "times": left.times,
         },
         "check": done.checked.as_ref().map(check),
     })

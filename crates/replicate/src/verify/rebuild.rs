@@ -191,7 +191,7 @@ fn make(state: &State, to: &Path, scope: Scope, watch: Watch<'_>) -> Result<(u64
         return Err(Error::Ended);
     }
     match made {
-        Ok(names) => Ok((names, maker.bytes)),
+        Ok(filled) => Ok((filled.names, maker.bytes)),
         Err(restore::Error::Log(error)) => Err(error.into()),
         Err(restore::Error::Io { path, cause }) => Err(Error::Make { path, cause }),
         Err(restore::Error::Occupied(path)) => {

@@ -17,6 +17,7 @@ mod codec;
 mod common;
 mod coverage;
 mod disks;
+mod file_system_limits;
 mod follow;
 mod functions;
 mod histories;

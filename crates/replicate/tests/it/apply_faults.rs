@@ -4,8 +4,6 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use replicate::apply::{Error, Options, Replica};
@@ -310,41 +308,6 @@ fn an_epoch_that_the_log_does_not_have_is_not_passed() {
     let all = differ(&log, 200, &to.join("tree"));
     assert!(all.is_empty(), "{all:#?}");
     check(&log, &new, Options::default());
-}
-
-/// Who waits for the lock of a replica meanwhile learns what the one before him has made of it.
-#[test]
-fn the_state_is_read_under_the_lock() {
-    let Set { folder, log, to } = set();
-    let ahead = folder.path().join("ahead");
-    histories::write(&log, &more());
-    check(&log, &ahead, Options::default());
-    let lock = to.join("lock");
-    fs::remove_file(&lock).unwrap();
-    let fifo = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, &lock, fifo, 0o600.into(), 0).unwrap();
-    let (tell, told) = mpsc::channel();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            tell.send(nix::unistd::gettid()).unwrap();
-            Replica::open(&log, &to, Options::default()).map(|replica| replica.reached())
-        });
-        // Until nobody but it could open the other end: in openat, and not at work.
-        let id = told.recv().unwrap();
-        let call = format!("/proc/self/task/{id}/syscall");
-        while !fs::read_to_string(&call).unwrap().starts_with("257 ") {
-            thread::yield_now();
-        }
-        for name in ["state", "tree"] {
-            let (from, to) = (ahead.join(name), to.join(name));
-            if to.is_dir() {
-                fs::remove_dir_all(&to).unwrap();
-            }
-            fs::rename(from, to).unwrap();
-        }
-        let _other_end = fs::File::open(&lock).unwrap();
-        assert_eq!(waiting.join().unwrap().unwrap().0, 2);
-    });
 }
 
 #[test]

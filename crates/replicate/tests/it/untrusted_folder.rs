@@ -325,7 +325,7 @@ fn a_log_that_makes_a_symlink_first_does_not_write_through_it() {
         ],
         // The symlink is back, and the file behind the name changes.
         vec![
-            unlink(2, "d"),
+            link(2, "e", 12),
             link(2, "d", 10),
             data(13, 0, b"more"),
             mode(13, 0o777),

@@ -89,6 +89,37 @@ impl Handle {
     }
 }
 
+/// `FS_IOC_GETFSUUID` of the kernel's `linux/fs.h`.
+const GET_FILE_SYSTEM_UUID: libc::Ioctl = 0x8011_1500_u32 as libc::Ioctl;
+
+/// The kernel's `struct fsuuid2`.
+#[repr(C)]
+struct Uuid {
+    length: u8,
+    bytes: [u8; 16],
+}
+
+/// The UUID of the file system that a file is on; none where it has none, or the kernel (before Linux 6.9) does not
+/// tell.
+pub fn file_system_uuid(of: impl AsFd) -> io::Result<Option<Vec<u8>>> {
+    let mut uuid = Uuid {
+        length: 0,
+        bytes: [0; 16],
+    };
+    // SAFETY: the kernel writes one such structure.
+    let result =
+        unsafe { libc::ioctl(of.as_fd().as_raw_fd(), GET_FILE_SYSTEM_UUID, &raw mut uuid) };
+    if result == 0 {
+        let known = uuid.bytes.get(..usize::from(uuid.length));
+        return Ok(known.filter(|bytes| !bytes.is_empty()).map(<[u8]>::to_vec));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL) => Ok(None),
+        _ => Err(error),
+    }
+}
+
 /// Starts to write back what is dirty in the range, of what is being written back already the rest
 /// first: a later store to a page of it is a first one again. That an earlier write back failed is for
 /// those who wrote: also a direct write that met a mapped page leaves such an error.
@@ -141,4 +172,5 @@ fn ignore_reported_errors(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| once(&error).then_some(()).ok_or(error))
 }
 
+const _: () = assert!(size_of::<Uuid>() == 17);
 const _: () = assert!(size_of::<Raw>() == 8 + MAX_HANDLE_SZ);

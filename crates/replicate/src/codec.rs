@@ -3,7 +3,7 @@
 
 use crate::patterns::Patterns;
 use crate::record::field::{Cursor, Field};
-use crate::record::{Change, Entry, Record};
+use crate::record::{Change, Entry, Record, Source};
 
 pub use crate::record::field::Malformed;
 
@@ -11,6 +11,8 @@ pub use crate::record::field::Malformed;
 const START: u8 = 1;
 const EPOCH: u8 = 2;
 const PATTERNS: u8 = 14;
+const SOURCE: u8 = 15;
+const BARRIER: u8 = 16;
 
 /// Appends the record's bytes.
 pub fn encode(record: &Record, to: &mut Vec<u8>) {
@@ -25,11 +27,16 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
             to.push(EPOCH);
             number.put(to);
         }
+        Entry::Source(source) => {
+            to.push(SOURCE);
+            source.put(to);
+        }
         Entry::Patterns(patterns) => {
             to.push(PATTERNS);
             patterns.include.put(to);
             patterns.exclude.put(to);
         }
+        Entry::Barrier => to.push(BARRIER),
         Entry::Change(change) => change.encode(to),
     }
 }
@@ -47,6 +54,8 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         EPOCH => Entry::Epoch {
             number: from.u64()?,
         },
+        BARRIER => Entry::Barrier,
+        SOURCE => Entry::Source(Source::take(&mut from)?),
         PATTERNS => Entry::Patterns(Patterns {
             include: Field::take(&mut from)?,
             exclude: Field::take(&mut from)?,

@@ -33,7 +33,7 @@ impl Contents {
     pub(crate) fn follow(&mut self, located: &Located) {
         match &located.record.entry {
             Entry::Start { .. } => self.0.clear(),
-            Entry::Epoch { .. } | Entry::Patterns(_) => {}
+            Entry::Epoch { .. } | Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
             Entry::Change(change) => self.change(change, Some(&located.place)),
         }
     }
@@ -152,6 +152,36 @@ impl Extents {
             }
         }
         Ok(())
+    }
+
+    /// Whether what is known here of a file's first `size` bytes is what `whole` has, which describes all of them.
+    /// Zeros are not read on either side, and of others no more than a piece is in memory.
+    pub(crate) fn is_same_as(
+        &self,
+        whole: &Self,
+        size: u64,
+        (source, of_whole): (&mut Source, &mut Source),
+    ) -> Result<bool, Error> {
+        const PIECE: u64 = 64 << 10;
+        let zeros = |bytes: &Bytes| !matches!(bytes, Bytes::Written { .. });
+        for (from, to, one) in self.within(0, size) {
+            for (from, to, other) in whole.within(from, to) {
+                let skips = zeros(one) && zeros(other);
+                let mut at = if skips { to } else { from };
+                while at < to {
+                    let next = to.min(at + PIECE);
+                    let mut here = vec![0; usize::try_from(next - at).unwrap_or_default()];
+                    let mut there = here.clone();
+                    self.fill(source, at, &mut here)?;
+                    whole.fill(of_whole, at, &mut there)?;
+                    if here != there {
+                        return Ok(false);
+                    }
+                    at = next;
+                }
+            }
+        }
+        Ok(true)
     }
 
     fn says(&self, source: &mut Source, at: u64, bytes: &[u8]) -> Result<bool, Error> {

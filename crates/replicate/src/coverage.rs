@@ -71,10 +71,27 @@ pub struct Quick {
 pub enum Error {
     #[error(transparent)]
     Capture(#[from] capture::Error),
-    #[error("{}: {cause}", .path.display())]
+    #[error("{}: cannot make a folder to try operations in: {cause}", .path.display())]
     Place { path: PathBuf, cause: io::Error },
     #[error("{operation}: no epoch within {} s", LIMIT.as_secs())]
     Late { operation: &'static str },
+}
+
+impl Error {
+    /// Names the directory that the user has named, and not the folder in it.
+    fn in_directory(mut self, directory: &Path) -> Self {
+        use capture::Error as Capture;
+        if let Self::Capture(
+            Capture::Tree { path, .. }
+            | Capture::Moved(path)
+            | Capture::FileSystem { path, .. }
+            | Capture::Read { path, .. },
+        ) = &mut self
+        {
+            directory.clone_into(path);
+        }
+        self
+    }
 }
 
 impl Classify for Error {
@@ -99,6 +116,11 @@ impl Classify for Error {
 /// # Errors
 /// [`Error`] when the directory cannot be written or followed.
 pub fn probe(directory: &Path) -> Result<Report, Error> {
+    let probed = probe_all(directory);
+    probed.map_err(|error| error.in_directory(directory))
+}
+
+fn probe_all(directory: &Path) -> Result<Report, Error> {
     let mut trial = Trial::start(directory)?;
     let mut rows = Vec::new();
     for index in 0..OPERATIONS.len() {
@@ -117,6 +139,11 @@ pub fn probe(directory: &Path) -> Result<Report, Error> {
 /// # Errors
 /// As [`probe`].
 pub fn quick(directory: &Path) -> Result<Quick, Error> {
+    let tried = try_all(directory);
+    tried.map_err(|error| error.in_directory(directory))
+}
+
+fn try_all(directory: &Path) -> Result<Quick, Error> {
     let mut trial = Trial::start(directory)?;
     let mut done = Vec::new();
     for (index, operation) in OPERATIONS.iter().enumerate() {
@@ -159,7 +186,7 @@ impl Trial {
         for index in 0..OPERATIONS.len() {
             let folder = place.folder(index);
             let ready = operations::prepare(&folder).map_err(|cause| Error::Place {
-                path: folder,
+                path: directory.to_owned(),
                 cause,
             })?;
             prepared.push(Some(ready));

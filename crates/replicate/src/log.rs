@@ -3,6 +3,7 @@
 //! it was written is an error that says where, unless it looks like that at the end of the log.
 
 mod compact;
+mod folder;
 mod frame;
 mod open;
 mod reader;
@@ -15,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use compact::{Compacted, Compacting, compact, compact_while};
+pub use folder::{check, check_followed, check_new};
 pub use frame::LARGEST_RECORD;
 pub use reader::{Located, Place, Reader};
 pub use segment::{Beginning, Id};
@@ -29,6 +31,21 @@ use crate::tree::Invalid;
 pub enum Error {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
+    #[error(
+        "{0} is not a log: it has no segments; name a folder that `lowroad replicate capture --to` or `receive --to` \
+         writes"
+    )]
+    NotALog(PathBuf),
+    #[error(
+        "{0}: there is no log yet; start `lowroad replicate capture --to` or `receive --to` first"
+    )]
+    NoLog(PathBuf),
+    #[error(
+        "{0} has other files in it and is not a log; name a new or an empty folder for the log"
+    )]
+    Occupied(PathBuf),
+    #[error("{0} has no epoch yet; wait until its `capture` or `receive` has the whole tree")]
+    NoEpochs(PathBuf),
     #[error("{0}: another program writes this log or compacts it; stop that one first")]
     Busy(PathBuf),
     #[error("{path} is damaged at byte {offset}: {what}; take the log again from its source")]
@@ -51,7 +68,7 @@ pub enum Error {
     TooLarge(usize),
     #[error("record {found} was received where {expected} is due: records are missing")]
     Gap { expected: u64, found: u64 },
-    #[error("{folder} has no epoch {epoch}: `lowroad replicate log` lists those it has")]
+    #[error("{folder} has no epoch {epoch}: `lowroad replicate epochs` lists those it has")]
     NoEpoch { folder: PathBuf, epoch: u64 },
     #[error("epoch {epoch} is in the segment that is still written: compact up to an earlier one")]
     Written { epoch: u64 },
@@ -64,6 +81,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the folder that was named is the reason: it has no log, or none that can be used yet.
+    pub(crate) fn is_of_folder(&self) -> bool {
+        matches!(
+            self,
+            Self::NotALog(_) | Self::NoLog(_) | Self::Occupied(_) | Self::NoEpochs(_)
+        )
+    }
+
     /// Whether the disk has no room.
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -92,7 +117,11 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::NoEpoch { .. }
+            Self::NotALog(_)
+            | Self::NoLog(_)
+            | Self::Occupied(_)
+            | Self::NoEpochs(_)
+            | Self::NoEpoch { .. }
             | Self::Written { .. }
             | Self::Compact { .. }
             | Self::Damaged { .. } => ErrorClass::Input,

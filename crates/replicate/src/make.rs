@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
@@ -105,30 +105,64 @@ pub(crate) fn refuses_name(errno: Errno) -> bool {
 /// Asked before each system call that changes a replica. A test lets the n-th fail, and all that follow:
 /// what the program leaves then is what it leaves if it is killed there.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(Option<Arc<AtomicU64>>);
+pub struct Gate(Option<Arc<Calls>>);
+
+#[derive(Debug)]
+struct Calls {
+    left: AtomicU64,
+    /// Whoever works is to end.
+    ended: AtomicBool,
+}
 
 impl Gate {
     /// Lets this many calls pass.
     pub fn closing_after(calls: u64) -> Self {
-        Self(Some(Arc::new(AtomicU64::new(calls))))
+        Self(Some(Arc::new(Calls {
+            left: AtomicU64::new(calls),
+            ended: AtomicBool::new(false),
+        })))
     }
 
-    /// Lets no more pass, whoever asks.
-    pub(crate) fn close(&self) {
-        if let Some(left) = &self.0 {
-            left.store(0, Ordering::Relaxed);
+    /// One that [`Self::close`] closes.
+    pub fn closable() -> Self {
+        Self::closing_after(u64::MAX)
+    }
+
+    /// Lets no more pass, whoever asks: a step that is under way ends at its next call, as if it were killed there.
+    pub fn close(&self) {
+        if let Some(calls) = &self.0 {
+            calls.ended.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Lets calls pass again after [`Self::close`].
+    pub fn reopen(&self) {
+        if let Some(calls) = &self.0 {
+            calls.ended.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether [`Self::close`] closed it.
+    pub fn is_closed(&self) -> bool {
+        let calls = self.0.as_ref();
+        calls.is_some_and(|calls| calls.ended.load(Ordering::Relaxed))
     }
 
     /// How many calls may still pass.
     pub fn left(&self) -> Option<u64> {
-        self.0.as_ref().map(|left| left.load(Ordering::Relaxed))
+        let calls = self.0.as_ref();
+        calls.map(|calls| calls.left.load(Ordering::Relaxed))
     }
 
     pub(crate) fn pass(&self) -> Result<(), Errno> {
-        let Some(left) = &self.0 else { return Ok(()) };
+        let Some(calls) = &self.0 else { return Ok(()) };
+        if self.is_closed() {
+            return Err(Errno::INTR);
+        }
         let one_less = |left: u64| left.checked_sub(1);
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+        calls
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
             .map(drop)
             .map_err(|_| Errno::IO)
     }

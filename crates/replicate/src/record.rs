@@ -5,6 +5,7 @@
 
 mod change;
 pub(crate) mod field;
+mod source;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ pub(crate) use change::Subject;
 pub use change::{Change, Edit};
 use field::Field as _;
 pub use field::Members;
+pub use source::Source;
 
 /// A file of the source. Inode numbers are used again; the generation tells one use from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,9 +92,13 @@ pub enum Entry {
     Start {
         root: File,
     },
+    /// Which tree follows, or goes on.
+    Source(Source),
     /// What the log is to have from here on, of what the source has: no epoch until it has.
     Patterns(Patterns),
     Change(Change),
+    /// A program has asked for the epoch that follows: it has synced, renamed or linked a file.
+    Barrier,
     /// With all records before, the tree is one that the source had: a replica may show it.
     Epoch {
         number: u64,
@@ -123,12 +129,17 @@ impl Entry {
                 root.show("root", &mut members);
                 "start"
             }
+            Self::Source(source) => {
+                source.show(&mut members);
+                "source"
+            }
             Self::Patterns(patterns) => {
                 patterns.include.show("include", &mut members);
                 patterns.exclude.show("exclude", &mut members);
                 "patterns"
             }
             Self::Change(change) => return change.describe(),
+            Self::Barrier => "barrier",
             Self::Epoch { number } => {
                 number.show("epoch", &mut members);
                 "epoch"

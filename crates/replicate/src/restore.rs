@@ -35,6 +35,8 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     pub epoch: u64,
+    /// When the capture wrote that, in nanoseconds since 1970.
+    pub at_ns: u64,
     /// Names below the root.
     pub names: u64,
     /// Bytes written to files.
@@ -66,6 +68,7 @@ pub enum Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
             Self::Log(log::Error::NoEpoch { .. } | log::Error::Damaged { .. })
             | Self::Occupied(_) => ErrorClass::Input,
             Self::Log(_) | Self::Io { .. } => ErrorClass::Failed,
@@ -88,7 +91,11 @@ pub fn restore(
         Some(epoch) => epoch,
         None => last_epoch(folder)?,
     };
-    let State { tree, contents } = State::read(folder, epoch)?;
+    let State {
+        tree,
+        contents,
+        at_ns,
+    } = State::read(folder, epoch)?;
     let top = empty_directory(to)?;
     let mut maker = Maker::new(options.privileged, Gate::default());
     let filled = fill(&tree, &contents, (&top, to), &mut maker)?;
@@ -98,6 +105,7 @@ pub fn restore(
     })?;
     Ok(Restored {
         epoch,
+        at_ns,
         names: filled.names,
         bytes: maker.bytes,
         owners_left: maker.left.owners,
@@ -160,14 +168,14 @@ pub(crate) fn fill_telling(
 }
 
 pub(crate) fn last_epoch(folder: &Path) -> Result<u64, log::Error> {
-    let mut reader = Reader::open(folder)?;
-    let mut last = 0;
+    let mut reader = Reader::open_log(folder)?;
+    let mut last = None;
     while let Some(located) = reader.read()? {
         if let Entry::Epoch { number } = located.record.entry {
-            last = number;
+            last = Some(number);
         }
     }
-    Ok(last)
+    last.ok_or_else(|| log::Error::NoEpochs(folder.to_owned()))
 }
 
 pub(crate) fn empty_directory(to: &Path) -> Result<OwnedFd, Error> {
@@ -198,15 +206,18 @@ fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 pub(crate) struct State {
     pub(crate) tree: Tree,
     pub(crate) contents: Contents,
+    /// When the epoch was written, in nanoseconds since 1970.
+    at_ns: u64,
 }
 
 impl State {
     pub(crate) fn read(folder: &Path, epoch: u64) -> Result<Self, log::Error> {
-        let mut reader = Reader::open(folder)?;
+        let mut reader = Reader::open_log(folder)?;
         let mut state = Self::default();
         while let Some(located) = reader.read()? {
             state.follow(folder, &located)?;
             if located.record.entry == (Entry::Epoch { number: epoch }) {
+                state.at_ns = located.record.at_ns;
                 return Ok(state);
             }
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::patterns::Patterns;
-use crate::record::{Change, Entry, File, Kind, Name, Part, Record, Subject};
+use crate::record::{Change, Entry, File, Kind, Name, Part, Record, Source, Subject};
 pub use doubts::Doubts;
 pub use invalid::Invalid;
 pub use node::Node;
@@ -21,6 +21,7 @@ pub const LARGEST: u64 = i64::MAX as u64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     root: Option<File>,
+    source: Option<Source>,
     patterns: Patterns,
     files: BTreeMap<File, Node>,
     entries: BTreeMap<(File, Name), File>,
@@ -65,11 +66,17 @@ impl Tree {
                 };
                 Ok(())
             }
+            Entry::Source(source) => {
+                self.root.ok_or(Invalid::NoStart)?;
+                self.source = Some(source.clone());
+                Ok(())
+            }
             Entry::Patterns(patterns) => {
                 self.root.ok_or(Invalid::NoStart)?;
                 self.patterns.clone_from(patterns);
                 Ok(())
             }
+            Entry::Barrier => self.root.map(drop).ok_or(Invalid::NoStart),
             Entry::Epoch { number } => self.close(*number),
             Entry::Change(change) => {
                 let root = self.root.ok_or(Invalid::NoStart)?;
@@ -81,6 +88,11 @@ impl Tree {
     /// The directory that everything is below, once a `Start` said it.
     pub fn root(&self) -> Option<File> {
         self.root
+    }
+
+    /// Which tree it is of, where the log tells: logs of earlier versions do not.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
     }
 
     /// What it has of the source, as they were said last.

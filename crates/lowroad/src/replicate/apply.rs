@@ -3,12 +3,16 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use process::shutdown::Shutdown;
-use replicate::apply::Options;
-use replicate::service::apply::{Done, Settings};
+use replicate::apply::{Gate, Options};
+use replicate::log;
+use replicate::service::apply::{Applying, Done, Settings};
 use replicate::service::{Progress as PartProgress, STEP};
 use serde_json::json;
 
@@ -16,6 +20,8 @@ use crate::exit::{self, Failure, OrFail as _};
 
 /// Interval between changes of the progress line.
 const REFRESH: Duration = Duration::from_millis(500);
+/// How long a signal may wait for attention.
+const TICK: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 pub(super) struct Apply {
@@ -47,6 +53,9 @@ pub(super) struct Apply {
     /// Refuse epochs with more names
     #[arg(long, value_name = "NUMBER")]
     max_files: Option<u64>,
+    /// Apply an epoch that removes more than half of the replica's files, and more than 100
+    #[arg(long)]
+    allow_delete: bool,
     /// Also make device nodes, set-user-ID and set-group-ID bits, and extended attributes other than
     /// `user.`
     #[arg(long)]
@@ -56,11 +65,17 @@ pub(super) struct Apply {
 impl Apply {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let mut applying = self.settings().start()?;
-        let mut progress = ProgressLine::default();
+        if !self.follow {
+            log::check(&self.folder)?;
+        }
+        let gate = Gate::closable();
+        let signals = SignalWatch::watch(shutdown, &gate);
+        let shutdown = &signals.shutdown;
+        let mut applying = self.settings(&gate).start()?;
+        let mut reporter = Reporter::default();
         loop {
-            while applying.step(self.epoch)? {
-                self.report(applying.done(), &mut progress, json)?;
+            while self.step(&mut applying, &mut reporter)? {
+                self.report(applying.done(), &mut reporter, json)?;
                 // The log may grow all the time: without an epoch to reach, one step is enough.
                 let reached = !self.follow && self.epoch.is_none();
                 if reached || shutdown.requested() {
@@ -78,6 +93,7 @@ impl Apply {
         if io::stderr().is_terminal() && self.follow {
             eprint!("\r\x1b[K");
         }
+        signals.over();
         let done = applying.finish()?;
         let epoch = done.last.epoch;
         match self.epoch {
@@ -85,7 +101,7 @@ impl Apply {
                 let folder = self.folder.display();
                 return Err(Failure::Input(match epoch {
                     0 => format!(
-                        "{folder} has no epoch {wanted}: `lowroad replicate log` lists those it has"
+                        "{folder} has no epoch {wanted}: `lowroad replicate epochs` lists those it has"
                     ),
                     _ => format!(
                         "{folder} has no epoch {wanted} after {epoch}, of which the replica is"
@@ -93,8 +109,7 @@ impl Apply {
                 }));
             }
             _ if epoch == 0 && !self.follow => {
-                let folder = self.folder.display();
-                return Err(Failure::Input(format!("{folder} has no epoch yet")));
+                return Err(log::Error::NoEpochs(self.folder.clone()).into());
             }
             _ => {}
         }
@@ -106,7 +121,22 @@ impl Apply {
         exit::print(&format!("{text}\n"))
     }
 
-    fn settings(&self) -> Settings {
+    /// One step; with `--follow`, one that finds no room is said once, and tried again.
+    fn step(&self, applying: &mut Applying, reporter: &mut Reporter) -> Result<bool, Failure> {
+        if !self.follow {
+            return Ok(applying.step(self.epoch)?);
+        }
+        let stepped = applying.follow()?;
+        match &applying.done().hold {
+            Some(hold) if hold.deletes => Err(Failure::Input(hold.why.clone())),
+            hold => {
+                reporter.waiting(hold.as_ref().map(|hold| hold.why.as_str()));
+                Ok(stepped)
+            }
+        }
+    }
+
+    fn settings(&self, gate: &Gate) -> Settings {
         Settings {
             log: self.folder.clone(),
             to: self.to.clone(),
@@ -117,7 +147,8 @@ impl Apply {
                 in_place: self.in_place,
                 max_bytes: self.max_bytes,
                 max_files: self.max_files,
-                ..Options::default()
+                allow_delete: self.allow_delete,
+                gate: gate.clone(),
             },
             anew: false,
             check: None,
@@ -125,21 +156,21 @@ impl Apply {
     }
 
     /// Reports each epoch that the replica shows, if it follows the log.
-    fn report(&self, done: &Done, progress: &mut ProgressLine, json: bool) -> Result<(), Failure> {
+    fn report(&self, done: &Done, reporter: &mut Reporter, json: bool) -> Result<(), Failure> {
         if !self.follow {
             return Ok(());
         }
         let first = done.steps == 1;
         if json {
             let what = if first { "ready" } else { "applied" };
-            let object = PartProgress::Apply(*done).object();
+            let object = PartProgress::Apply(done.clone()).object();
             exit::print(&format!("{}\n", json!({ what: object })))?;
         } else if first {
             let (to, log, epoch) = (self.to.display(), self.folder.display(), done.last.epoch);
             exit::print(&format!("ready  replica {to}  log {log}  epoch {epoch}\n"))?;
-        } else if progress.0.is_none_or(|at| at.elapsed() >= REFRESH) && io::stderr().is_terminal()
+        } else if reporter.at.is_none_or(|at| at.elapsed() >= REFRESH) && io::stderr().is_terminal()
         {
-            progress.0 = Some(Instant::now());
+            reporter.at = Some(Instant::now());
             eprint!("\r\x1b[K{}", line(done));
         }
         if first {
@@ -149,9 +180,65 @@ impl Apply {
     }
 }
 
-/// When the progress line was last written.
+/// Ends a step that is under way when a signal arrives.
+#[derive(Debug)]
+struct SignalWatch {
+    shutdown: Arc<Shutdown>,
+    gate: Gate,
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl SignalWatch {
+    fn watch(shutdown: Shutdown, gate: &Gate) -> Self {
+        let shutdown = Arc::new(shutdown);
+        let over = Arc::<AtomicBool>::default();
+        let thread = {
+            let (shutdown, gate, over) = (Arc::clone(&shutdown), gate.clone(), Arc::clone(&over));
+            thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    if shutdown.wait(TICK) {
+                        return gate.close();
+                    }
+                }
+            })
+        };
+        Self {
+            shutdown,
+            gate: gate.clone(),
+            over,
+            thread,
+        }
+    }
+
+    /// No step is under way any more: what follows is done in any case.
+    fn over(self) {
+        self.over.store(true, Ordering::Relaxed);
+        // A thread that panicked has said so.
+        let _ = self.thread.join();
+        self.gate.reopen();
+    }
+}
+
+/// What standard error shows.
 #[derive(Debug, Default)]
-struct ProgressLine(Option<Instant>);
+struct Reporter {
+    /// When the progress line was last written.
+    at: Option<Instant>,
+    /// What was last said to be waited for.
+    waiting: Option<String>,
+}
+
+impl Reporter {
+    fn waiting(&mut self, now: Option<&str>) {
+        if self.waiting.as_deref() != now {
+            self.waiting = now.map(str::to_owned);
+            if let Some(why) = now {
+                tracing::warn!("waiting: {why}");
+            }
+        }
+    }
+}
 
 fn line(done: &Done) -> String {
     let mut line = format!(

@@ -32,9 +32,10 @@ pub(super) struct Capture {
     /// since then
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Copy the whole tree into an existing log, instead of comparing both
+    /// Copy the whole tree into an existing log, instead of comparing both; also begins a log of another tree
+    /// anew, which is refused otherwise
     #[arg(long)]
-    afresh: bool,
+    fresh: bool,
     /// Record where files are written, and read these ranges before each epoch, instead of the bytes of each
     /// write; this costs programs less that write to the same places repeatedly
     #[arg(long)]
@@ -164,7 +165,7 @@ impl Capture {
         Settings {
             tree: self.tree.clone(),
             log: self.to.clone(),
-            afresh: self.afresh,
+            fresh: self.fresh,
             journal: self.journal,
             pin: self.pin.clone(),
             allow: allow.collect(),

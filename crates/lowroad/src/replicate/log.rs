@@ -30,10 +30,7 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let mut reader = Reader::open(&self.folder).map_err(|error| {
-            // A name that was mistyped, most likely.
-            Failure::Input(error.to_string())
-        })?;
+        let mut reader = Reader::open_log(&self.folder)?;
         loop {
             // Damage in a log that could be opened is a failure, not a wrong argument.
             match reader.read().or_fail()? {

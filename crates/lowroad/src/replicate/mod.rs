@@ -1,9 +1,12 @@
 //! The verbs of `lowroad replicate`.
 
+mod allow_delete;
 mod apply;
 mod capture;
 mod compact;
 mod coverage;
+mod diff;
+mod epochs;
 mod keys;
 mod log;
 mod nats;
@@ -51,6 +54,10 @@ enum Verb {
     Coverage(coverage::Coverage),
     /// List the records of a log
     Log(log::Log),
+    /// List the epochs of a log, with their times
+    Epochs(epochs::Epochs),
+    /// List what changed between two epochs of a log
+    Diff(diff::Diff),
     /// Shrink a log by folding its older epochs into one
     Compact(compact::Compact),
     /// Keep a replica's tree up to date from a log
@@ -73,6 +80,8 @@ enum Verb {
     Run(run::Run),
     /// Show the state of the parts of a `run`
     Status(status::Status),
+    /// Let a replica of a `run` that is halted remove most of its files, once
+    AllowDelete(allow_delete::AllowDelete),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -84,6 +93,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Capture(capture) => capture.run(json),
         Verb::Coverage(coverage) => coverage.run(json),
         Verb::Log(log) => log.run(json),
+        Verb::Epochs(epochs) => epochs.run(json),
+        Verb::Diff(diff) => diff.run(json),
         Verb::Compact(compact) => compact.run(json),
         Verb::Restore(restore) => restore.run(json),
         Verb::Verify(verify) => verify.run(json),
@@ -94,5 +105,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Keys(keys) => keys.run(json),
         Verb::Run(run) => run.run(json),
         Verb::Status(status) => status.run(json),
+        Verb::AllowDelete(allow) => allow.run(json),
     }
 }

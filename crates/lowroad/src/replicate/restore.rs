@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use replicate::epochs;
 use replicate::restore::{self, Options, Restored};
 use serde_json::json;
+use units::{Span, Timestamp};
 
 use crate::exit::{self, Failure};
 
@@ -19,6 +21,12 @@ pub(super) struct Restore {
     /// Restore this epoch [default: the last one]
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
+    /// Restore the last epoch that is not later than this time, as in 2026-11-28T10:15:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "epoch")]
+    at: Option<Timestamp>,
+    /// Restore the last epoch that is at least this old, as in 10m
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["epoch", "at"])]
+    ago: Option<Span>,
     /// Also restore device nodes, set-user-ID and set-group-ID bits, and extended attributes other than
     /// `user.`
     #[arg(long)]
@@ -30,7 +38,7 @@ impl Restore {
         let options = Options {
             privileged: self.privileged,
         };
-        let restored = restore::restore(&self.folder, self.epoch, &self.out, options);
+        let restored = restore::restore(&self.folder, self.chosen()?, &self.out, options);
         let restored = restored?;
         let text = if json {
             object(&restored)
@@ -39,16 +47,29 @@ impl Restore {
         };
         exit::print(&format!("{text}\n"))
     }
+
+    /// The epoch that was asked for; none for the last one.
+    fn chosen(&self) -> Result<Option<u64>, Failure> {
+        let now = Timestamp::now();
+        let at = match (self.at, self.ago) {
+            (Some(at), _) => at,
+            (None, Some(Span(ago))) => now.before(ago),
+            (None, None) => return Ok(self.epoch),
+        };
+        Ok(Some(epochs::at(&self.folder, at, now)?))
+    }
 }
 
 fn words(restored: &Restored) -> String {
     let Restored {
         epoch,
+        at_ns,
         names,
         bytes,
         ..
     } = restored;
-    let mut text = format!("epoch {epoch}  names {names}  bytes {bytes}");
+    let at = Timestamp(*at_ns);
+    let mut text = format!("epoch {epoch}  at {at}  names {names}  bytes {bytes}");
     let left = [
         ("owners", restored.owners_left),
         ("device nodes", restored.devices_left),
@@ -66,6 +87,7 @@ fn words(restored: &Restored) -> String {
 fn object(restored: &Restored) -> String {
     json!({
         "epoch": restored.epoch,
+        "at": Timestamp(restored.at_ns).to_string(),
         "names": restored.names,
         "bytes": restored.bytes,
         "left": {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -17,6 +17,9 @@ use crate::exit::{self, Failure, OrFail as _};
 
 /// Interval between checks of the parts.
 const TICK: Duration = Duration::from_millis(100);
+
+/// What is waited for longer is said.
+const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
@@ -52,10 +55,15 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     let endpoint =
         ControlEndpoint::start(&service, &control, http.as_ref(), handle, Service::metrics)?;
     let mut ready = false;
+    let mut reporter = ReadinessReporter::new();
     while !shutdown.wait(TICK) && !service.over() {
-        if !ready && service.begun() {
-            ready = true;
-            announce(&service, &control, &endpoint, json)?;
+        if ready {
+            continue;
+        }
+        ready = service.begun();
+        match ready {
+            true => announce(&service, &control, &endpoint, json)?,
+            false => reporter.show(service.awaited()),
         }
     }
     if let Err(error) = ready::stopping() {
@@ -71,6 +79,32 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
         false => exit::print(&status::text(&object))?,
     }
     verdict(&status.parts)
+}
+
+/// Says why it is not ready yet.
+struct ReadinessReporter {
+    since: Instant,
+    said: Vec<(String, String)>,
+}
+
+impl ReadinessReporter {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            said: Vec::new(),
+        }
+    }
+
+    /// One line for each part that waits, when that is news and no matter of a moment.
+    fn show(&mut self, awaited: Vec<(String, String)>) {
+        if self.since.elapsed() < NOTICE_DELAY || awaited == self.said {
+            return;
+        }
+        for (part, what) in awaited.iter().filter(|one| !self.said.contains(one)) {
+            tracing::warn!("not ready: {part} waits: {what}");
+        }
+        self.said = awaited;
+    }
 }
 
 /// One line, once all parts have begun, those aside that cannot; and one for each log that was taken up.

@@ -456,7 +456,10 @@ fn what_cannot_be_done_is_said_in_a_line() {
             ],
             "pattern \"/\": it names the tree itself",
         ),
-        (&["replicate", "log", "none"], "none: No such file"),
+        (
+            &["replicate", "log", "none"],
+            "none: there is no log yet; start",
+        ),
         (
             &[
                 "replicate",
@@ -467,15 +470,15 @@ fn what_cannot_be_done_is_said_in_a_line() {
                 "--out",
                 "out",
             ],
-            "has no epoch 7",
+            "empty: there is no log yet",
         ),
         (
             &["replicate", "restore", "empty", "--out", "full"],
-            "has no epoch",
+            "empty: there is no log yet",
         ),
         (
             &["replicate", "verify", "empty", "--against", "tree"],
-            "has no epoch",
+            "empty: there is no log yet",
         ),
         (
             &["replicate", "verify", "empty", "--rebuild", "--in", "empty"],

@@ -216,7 +216,10 @@ fn what_cannot_be_shipped_is_said_in_a_line() {
             from("tcp://127.0.0.1:1").to_vec(),
             "needs --cert, --key and --server-ca",
         ),
-        (serve("none", "keys/server.pem"), "none: No such file"),
+        (
+            serve("none", "keys/server.pem"),
+            "none: there is no log yet",
+        ),
         (
             serve("empty", "keys/none.pem"),
             "keys/none.pem: no certificate",

@@ -50,9 +50,36 @@ pub enum Error {
         has: u64,
         limit: u64,
     },
+    #[error(
+        "epoch {epoch} would remove {removed} of the {files} files of {}; nothing was changed: check the source, then \
+         allow the step with --allow-delete (in a run: `lowroad replicate allow-delete`)",
+        .to.display()
+    )]
+    Deletion {
+        to: PathBuf,
+        epoch: u64,
+        removed: u64,
+        files: u64,
+    },
+    #[error(
+        "{}: epoch {epoch} needs room for {needs} bytes and {files} files, and there is room for {has} bytes and {names} \
+         files; nothing was changed: make room",
+        .to.display()
+    )]
+    Room {
+        to: PathBuf,
+        epoch: u64,
+        needs: u64,
+        files: u64,
+        has: u64,
+        names: u64,
+    },
     /// Two files of the source could not both be there, nor one of them be renamed.
     #[error("{}: names are the same there whatever their case; put the replica elsewhere", .0.display())]
     Case(PathBuf),
+    /// Somebody closed the gate in the middle of a step.
+    #[error("{}: ended in the middle of a step; the next `apply` puts the replica right and goes on", .0.display())]
+    Ended(PathBuf),
     #[error("{}: no room; make some, and apply again: nothing is lost", .0.display())]
     Full(PathBuf),
     #[error("{}: {cause}", .path.display())]
@@ -83,17 +110,21 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
             Self::Log(log::Error::Damaged { .. })
             | Self::Occupied(_)
             | Self::OtherLog { .. }
             | Self::Behind { .. }
             | Self::Short { .. }
             | Self::Quota { .. }
+            | Self::Deletion { .. }
             | Self::Case(_) => ErrorClass::Input,
             Self::Log(_)
             | Self::Busy(_)
             | Self::Privileged { .. }
             | Self::Changed { .. }
+            | Self::Room { .. }
+            | Self::Ended(_)
             | Self::Full(_)
             | Self::Io { .. } => ErrorClass::Failed,
         }

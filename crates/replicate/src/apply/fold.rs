@@ -2,10 +2,12 @@
 //! records speak of was before, and what its bytes have become since.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::contents::Contents;
 use crate::log::{self, Id, Located, Reader};
+use crate::make::Gate;
 use crate::record::{Change, Entry, File, Record, Subject};
 use crate::tree::{Node, Tree};
 
@@ -58,10 +60,11 @@ pub(super) struct Fold {
     pub(super) before: BTreeMap<File, Option<Node>>,
     pub(super) root_before: Option<File>,
     pub(super) contents: Contents,
+    gate: Gate,
 }
 
 impl Fold {
-    pub(super) fn open(folder: &Path) -> Result<Self, log::Error> {
+    pub(super) fn open(folder: &Path, gate: Gate) -> Result<Self, log::Error> {
         let reader = Reader::open(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -73,6 +76,7 @@ impl Fold {
             before: BTreeMap::new(),
             root_before: None,
             contents: Contents::default(),
+            gate,
         })
     }
 
@@ -87,6 +91,7 @@ impl Fold {
             last.is_some_and(|last| up_to.is_some_and(|epoch| last.epoch >= epoch))
         };
         while !enough(self.last) {
+            self.go_on()?;
             let Some(located) = self.scout.read()? else {
                 break;
             };
@@ -101,6 +106,7 @@ impl Fold {
     /// Folds up to this record; false if the log does not have it any more.
     pub(super) fn to(&mut self, target: u64) -> Result<bool, log::Error> {
         while self.tree.number() < target {
+            self.go_on()?;
             let Some(located) = self.reader.read()? else {
                 return Ok(false);
             };
@@ -135,18 +141,31 @@ impl Fold {
         self.root_before = self.tree.root();
     }
 
+    /// # Errors
+    /// Whoever waits for it wants it to end.
+    fn go_on(&self) -> Result<(), log::Error> {
+        match self.gate.is_closed() {
+            true => Err(log::Error::Io {
+                path: self.folder.clone(),
+                source: io::ErrorKind::Interrupted.into(),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// What records speak of that were not folded yet.
     pub(super) fn later(&self) -> Result<Later, log::Error> {
         let mut reader = self.reader.clone();
         let mut later = Later::default();
         while let Some(located) = reader.read()? {
+            self.go_on()?;
             match located.record.entry {
                 Entry::Change(Change::Gone { .. }) => {}
                 Entry::Change(change) => self.expect(&change, &mut later),
                 Entry::Epoch { .. } => {
                     later.epochs.insert(located.record.at_ns);
                 }
-                Entry::Start { .. } | Entry::Patterns(_) => {}
+                Entry::Start { .. } | Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
             }
         }
         Ok(later)
@@ -190,7 +209,7 @@ impl Fold {
             }
             Entry::Change(change) => self.note(change),
             // Of a replica, only what the log says of files.
-            Entry::Patterns(_) => {}
+            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
             Entry::Epoch { .. } => self.folded = Target::of(&located.record),
         }
         self.tree.fold(&located.record).map_err(|invalid| {

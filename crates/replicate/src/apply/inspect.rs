@@ -111,6 +111,9 @@ impl Inspection<'_> {
         let listed = fs::openat(&at, ".", flags, Mode::empty())?;
         for entry in fs::Dir::read_from(&listed)? {
             let entry = entry?;
+            if self.maker.gate.is_closed() {
+                return Err(Errno::INTR);
+            }
             let bytes = entry.file_name().to_bytes();
             let Ok(name) = Name::new(bytes) else { continue };
             let there = called(&name).to_owned();

@@ -5,6 +5,7 @@
 mod error;
 mod fold;
 mod folders;
+mod guard;
 mod inspect;
 mod omissions;
 mod plan;
@@ -26,9 +27,11 @@ use rustix::{fs, io::Errno};
 use crate::folder::{Folder, check_folder};
 use crate::make::Maker;
 pub use crate::make::{Gate, Left};
+use crate::space::{Allocation, Space};
 pub use error::Error;
 use fold::{Fold, Later, Target};
 use folders::Folders;
+use guard::Deletion;
 use inspect::{Found, inspect};
 use omissions::Omissions;
 use plan::{Plan, View};
@@ -58,6 +61,8 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// Names below the root, at most.
     pub max_files: Option<u64>,
+    /// Lets a step remove more than half of the files, and more than 100.
+    pub allow_delete: bool,
     pub gate: Gate,
 }
 
@@ -94,6 +99,10 @@ pub struct Replica {
     /// What the file system cannot hold.
     left: Omissions,
     pending: bool,
+    /// The next step may remove most of the files.
+    allowed: bool,
+    /// The record of an epoch that was refused because it does, and what it removes.
+    refused: Option<(u64, Deletion)>,
     _lock: File,
 }
 
@@ -103,7 +112,7 @@ impl Replica {
     /// # Errors
     /// All of [`Error`] but [`Error::Quota`] and [`Error::Full`]; the tree stays as it is.
     pub fn open(log: &Path, to: &Path, options: Options) -> Result<Self, Error> {
-        let fold = Fold::open(log)?;
+        let fold = Fold::open(log, options.gate.clone())?;
         let io = |path: &Path| {
             let path = path.to_owned();
             move |cause| Error::Io { path, cause }
@@ -132,6 +141,8 @@ impl Replica {
             found: Found::default(),
             left: Omissions::default(),
             pending: false,
+            allowed: false,
+            refused: None,
             _lock: lock,
         };
         if replica.kept.now.phase != Phase::Nothing && !replica.options.fresh {
@@ -190,6 +201,11 @@ impl Replica {
         }
     }
 
+    /// Lets the next step remove most of the files.
+    pub fn allow_delete_once(&mut self) {
+        self.allowed = true;
+    }
+
     /// Says that nobody changes the tree any more: the next run can trust it.
     ///
     /// # Errors
@@ -204,7 +220,7 @@ impl Replica {
     /// Takes up where the last run ended; `all` keeps what the log says of every byte.
     fn resume(&mut self, all: bool) -> Result<(), Error> {
         let now = self.kept.now;
-        self.fold = Fold::open(&self.log)?;
+        self.fold = Fold::open(&self.log, self.options.gate.clone())?;
         let (log, epoch) = (self.log.clone(), now.epoch);
         match self.fold.id()? {
             None => return Err(Error::Short { log, epoch }),
@@ -332,8 +348,10 @@ impl Replica {
         let there = self.fold.to(target.record)?;
         debug_assert!(there);
         self.check_quota(target)?;
+        self.check_replacement(target)?;
         self.fold.persist()?;
         let staging = (self.staging()?, self.to.join(STAGING));
+        self.check_first_room(target, &staging.0)?;
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let mut rebuild = Rebuild::new(&self.fold, &self.top, staging, maker)?;
         let filled = rebuild.fill()?;
@@ -355,6 +373,7 @@ impl Replica {
         self.said(target)?;
         self.folders = Some(self.open_folders()?);
         self.options.fresh = false;
+        self.allowed = false;
         self.fold.settle(&self.left.files(&self.fold.tree));
         Ok(Applied {
             epoch: target.epoch,
@@ -376,6 +395,10 @@ impl Replica {
             return Err(Error::Behind { log, epoch });
         }
         self.check_quota(target)?;
+        if self.folders.is_none() {
+            return self.begin(target);
+        }
+        let plan = self.plan(target)?;
         // A replica that is ahead of what its log has after a loss of power could not be taken up.
         self.fold.persist()?;
         let Some(mut folders) = self.folders.take() else {
@@ -391,7 +414,6 @@ impl Replica {
             devices: self.options.privileged,
             left: &self.left,
         };
-        let plan = Plan::new(view, &found.worn, self.options.in_place);
         let path = self.to.join(TREE);
         let mut step = Step {
             view,
@@ -437,6 +459,7 @@ impl Replica {
         folders.settle();
         self.folders = Some(folders);
         self.pending = false;
+        self.allowed = false;
         self.fold.settle(&self.left.files(&self.fold.tree));
         Ok(Applied {
             epoch: target.epoch,
@@ -454,6 +477,88 @@ impl Replica {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = fs::openat(&folders.staging, ".", flags, Mode::empty()).and_then(fs::syncfs);
         synced.map_err(|errno| Error::of(self.to.join(TREE), errno.into()))
+    }
+
+    /// What there is to do, unless that would remove most of the files, or has no room.
+    fn plan(&mut self, target: Target) -> Result<Plan, Error> {
+        let view = View {
+            fold: &self.fold,
+            lost: &self.found.lost,
+            devices: self.options.privileged,
+            left: &self.left,
+        };
+        if !self.may_delete() {
+            let refused = self.refused.filter(|(record, _)| *record == target.record);
+            let known = refused.map(|(_, deletion)| deletion);
+            if let Some(deletion) = known.or_else(|| Deletion::of_step(view)) {
+                self.refused = Some((target.record, deletion));
+                return Err(self.refusal(target, deletion));
+            }
+        }
+        let plan = Plan::new(view, &self.found.worn, self.options.in_place);
+        if let Some(folders) = &self.folders {
+            let missing = guard::missing_space(view, &plan, folders);
+            let missing = missing.map_err(|cause| Error::of(self.to.join(STAGING), cause))?;
+            if let Some((needs, left)) = missing {
+                return Err(self.no_room(target, needs, left));
+            }
+        }
+        Ok(plan)
+    }
+
+    fn may_delete(&self) -> bool {
+        self.options.allow_delete || self.allowed
+    }
+
+    fn refusal(&self, target: Target, deletion: Deletion) -> Error {
+        Error::Deletion {
+            to: self.to.clone(),
+            epoch: target.epoch,
+            removed: deletion.removed,
+            files: deletion.files,
+        }
+    }
+
+    fn no_room(&self, target: Target, needs: Space, left: Space) -> Error {
+        Error::Room {
+            to: self.to.clone(),
+            epoch: target.epoch,
+            needs: needs.bytes,
+            files: needs.files,
+            has: left.bytes,
+            names: left.files,
+        }
+    }
+
+    /// Whether a tree that is there may be replaced by this one.
+    fn check_replacement(&self, target: Target) -> Result<(), Error> {
+        if self.may_delete() {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let there = match folders::open(&self.top, TREE, flags) {
+            Ok(there) => there,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(Error::of(self.to.join(TREE), errno.into())),
+        };
+        match Deletion::of_replacement(&there, &self.fold.tree) {
+            Some(deletion) => Err(self.refusal(target, deletion)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there is room for the whole tree, beside one that is there.
+    fn check_first_room(&self, target: Target, staging: &OwnedFd) -> Result<(), Error> {
+        let maker = Maker::new(self.options.privileged, self.options.gate.clone());
+        let failed = |cause| Error::of(self.to.join(STAGING), cause);
+        let tree = (&self.fold.tree, &self.fold.contents);
+        let allocation = Allocation::of(staging).map_err(failed)?;
+        let needs = Space::of_tree(tree, allocation, |kind| maker.makes(kind));
+        let left = Space::left(staging).map_err(failed)?;
+        match needs.fits(left) {
+            true => Ok(()),
+            false => Err(self.no_room(target, needs, left)),
+        }
     }
 
     fn check_quota(&self, target: Target) -> Result<(), Error> {

@@ -1,10 +1,11 @@
 //! Compares what is read with a log that is taken up, so that only what differs is said.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::Error;
 use crate::contents::{Contents, Source};
 use crate::log::{self, Reader};
-use crate::record::{Change, File};
+use crate::record::{self, Change, File};
 use crate::tree::Tree;
 
 /// What is compared at once, in bytes.
@@ -13,6 +14,7 @@ const BLOCK: u64 = 64 << 10;
 /// What a log says, read to its end.
 #[derive(Debug)]
 pub struct LogState {
+    folder: PathBuf,
     pub(super) tree: Tree,
     pub(super) contents: Contents,
 }
@@ -68,7 +70,51 @@ impl LogState {
             })?;
             contents.follow(&located);
         }
-        Ok(Self { tree, contents })
+        Ok(Self {
+            folder: folder.to_owned(),
+            tree,
+            contents,
+        })
+    }
+
+    /// The number of its last record.
+    pub(crate) fn number(&self) -> u64 {
+        self.tree.number()
+    }
+
+    /// # Errors
+    /// [`Error::OtherTree`] unless it is the log of the tree with this root, or has no tree yet.
+    pub(super) fn check(
+        &self,
+        root: File,
+        source: &record::Source,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let Some(of) = self.tree.root() else {
+            return Ok(());
+        };
+        let mut differs = Vec::new();
+        if let Some(known) = self
+            .tree
+            .source()
+            .filter(|known| !known.is_on_volume_of(source))
+        {
+            let was = known.path.escape_ascii();
+            differs.push(format!(
+                "the log's was {was} on {known}, this one is on {source}"
+            ));
+        }
+        if of != root {
+            differs.push(format!("the log's root was {of}, this one is {root}"));
+        }
+        match differs.is_empty() {
+            true => Ok(()),
+            false => Err(Error::OtherTree {
+                log: self.folder.clone(),
+                tree: path.to_owned(),
+                differs: differs.join(", "),
+            }),
+        }
     }
 }
 

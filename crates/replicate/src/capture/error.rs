@@ -21,6 +21,16 @@ pub enum Error {
         .0.display()
     )]
     Moved(PathBuf),
+    #[error(
+        "{} is the log of another tree than {}: {differs}; mount or name the tree that the log is of, or begin the log \
+         anew with --fresh",
+        .log.display(), .tree.display()
+    )]
+    OtherTree {
+        log: PathBuf,
+        tree: PathBuf,
+        differs: String,
+    },
     #[error("{} is on {on}", .path.display())]
     FileSystem { path: PathBuf, on: String },
     #[error("a journal in {}: {cause}", .folder.display())]
@@ -99,7 +109,11 @@ impl Classify for Error {
             | Self::Kernel { .. }
             | Self::Preempted { .. }
             | Self::Silent { .. } => ErrorClass::Missing,
-            Self::Tree { .. } | Self::FileSystem { .. } | Self::Patterns(_) => ErrorClass::Input,
+            Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
+            Self::Tree { .. }
+            | Self::OtherTree { .. }
+            | Self::FileSystem { .. }
+            | Self::Patterns(_) => ErrorClass::Input,
             Self::Moved(_)
             | Self::Read { .. }
             | Self::Bpf { .. }

@@ -8,7 +8,8 @@ use nix::sys::statfs::{
     BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC,
     XFS_SUPER_MAGIC, fstatfs,
 };
-use sys::handle::Handle;
+use nix::sys::statvfs::fstatvfs;
+use sys::handle::{Handle, file_system_uuid};
 
 use super::mounts;
 use crate::record::File;
@@ -113,6 +114,24 @@ impl Format {
         }
     }
 
+    /// What tells an open directory's file system from others, also after it was mounted again; empty where nothing
+    /// does.
+    pub(super) fn volume(self, directory: impl AsFd) -> io::Result<Vec<u8>> {
+        let mut volume = match file_system_uuid(&directory)? {
+            Some(uuid) => uuid,
+            // Before Linux 6.9 these derive it from the UUID; xfs from the device's number, which a mount may change.
+            None if matches!(self, Self::Ext4 | Self::Btrfs { .. } | Self::Tmpfs) => {
+                let id = fstatvfs(&directory)?.filesystem_id();
+                id.to_le_bytes().to_vec()
+            }
+            None => Vec::new(),
+        };
+        if let Self::Btrfs { subvolume } = self {
+            volume.extend(subvolume.to_le_bytes());
+        }
+        Ok(volume)
+    }
+
     /// None for a file of another file system or subvolume.
     pub(super) fn file(self, handle: &Handle) -> Option<File> {
         let mut bytes = handle.bytes.as_slice();
@@ -167,6 +186,11 @@ impl Format {
         };
         Handle { kind, bytes }
     }
+}
+
+/// Whether it is the inode of a subvolume's root, which no other directory of btrfs has.
+pub(super) fn is_first_of_subvolume(inode: u64) -> bool {
+    inode == BTRFS_FIRST
 }
 
 fn subvolume(handle: &Handle) -> Option<u64> {

@@ -68,6 +68,7 @@ pub use comparison::{LogState, Rescan};
 pub use error::Error;
 pub use functions::check as functions;
 pub use listener::Listener;
+pub(crate) use mounts::compresses;
 pub use options::Options;
 pub use pin::{FOLDER, Pin};
 pub use progress::Progress;
@@ -110,6 +111,7 @@ impl Capture {
         shadow.begin(Entry::Start {
             root: shadow.source.name(),
         });
+        shadow.identify()?;
         shadow.select(&capture.options.patterns);
         shadow.raise_root_doubts();
         capture.keep_journal(label, &[])?;
@@ -117,18 +119,19 @@ impl Capture {
     }
 
     /// Attaches to the tree below `root`, to go on with the log that says what is known. The first
-    /// records say what has become of the tree since; epochs are numbered on. A log of another root, or
-    /// of none, says the whole tree anew.
+    /// records say what has become of the tree since; epochs are numbered on. A log without a tree says
+    /// the whole tree.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// As [`Self::start`], and of [`Self::check_log`].
     pub fn resume(root: &Path, options: Options, log: LogState) -> Result<Self, Error> {
         Self::check(root, &options)?;
+        Self::check_log(root, &log)?;
         let (mut capture, mut label) = Self::connect(root, options)?;
         let Pipeline { shadow, epochs, .. } = &mut capture.pipeline;
         shadow.source.check(&capture.options)?;
         let file = shadow.source.name();
-        let LogState { tree, contents } = log;
+        let LogState { tree, contents, .. } = log;
         let epoch = tree.epoch();
         *epochs = Epochs::new(epoch);
         let same = tree.root() == Some(file);
@@ -148,6 +151,7 @@ impl Capture {
         } else {
             shadow.begin(Entry::Start { root: file });
         }
+        shadow.identify()?;
         shadow.select(&capture.options.patterns);
         shadow.raise_root_doubts();
         if let Some(noted) = &noted {
@@ -171,6 +175,16 @@ impl Capture {
             return Err(Error::Privileges);
         }
         Source::open(root)?.check(options)
+    }
+
+    /// Whether a log is of the tree below `root`, or of none yet. What is at that path now may be another tree: an empty
+    /// mount point, for instance.
+    ///
+    /// # Errors
+    /// [`Error::OtherTree`] says what differs; [`Error::Tree`], [`Error::FileSystem`].
+    pub fn check_log(root: &Path, log: &LogState) -> Result<(), Error> {
+        let source = Source::open(root)?;
+        log.check(source.name(), &source.identity()?, root)
     }
 
     /// Where other file systems are mounted below a tree: they are no part of it.

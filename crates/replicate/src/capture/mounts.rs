@@ -28,9 +28,20 @@ pub(super) fn device(directory: impl AsFd) -> io::Result<Option<u64>> {
 
 /// Whether an open directory's file system was mounted with one of these options.
 pub(super) fn has_option(directory: impl AsFd, wanted: &[&str]) -> io::Result<bool> {
+    any_option(directory, |option| {
+        wanted.iter().any(|wanted| option == wanted.as_bytes())
+    })
+}
+
+/// Whether an open directory's file system, a btrfs, was mounted with an option that has it compress what is written.
+pub(crate) fn compresses(directory: impl AsFd) -> io::Result<bool> {
+    any_option(directory, |option| option.starts_with(b"compress"))
+}
+
+fn any_option(directory: impl AsFd, wanted: impl Fn(&[u8]) -> bool) -> io::Result<bool> {
     let mount = mount(directory)?.ok_or(io::ErrorKind::NotFound)?;
     let mut options = mount.options.split(|byte| *byte == b',');
-    Ok(options.any(|option| wanted.iter().any(|wanted| option == wanted.as_bytes())))
+    Ok(options.any(wanted))
 }
 
 /// Whether an open directory's mount shows other owners than its file system has.

@@ -160,6 +160,9 @@ impl Pipeline {
             self.shadow.distrust(&invalid);
             return false;
         }
+        if self.epochs.has_barrier() {
+            self.shadow.out.push(Entry::Barrier);
+        }
         self.shadow.out.push(entry);
         self.epochs.begin_next();
         self.epochs.answer_barrier();

@@ -76,6 +76,15 @@ impl ShadowTree {
         self.out.push(entry);
     }
 
+    /// Says which tree it is, where the log does not say so already.
+    pub(super) fn identify(&mut self) -> Result<(), Error> {
+        let source = self.source.identity()?;
+        if self.tree.source() != Some(&source) {
+            self.begin(Entry::Source(source));
+        }
+        Ok(())
+    }
+
     /// Says what the log is to have, where it does not say so already.
     pub(super) fn select(&mut self, patterns: &Patterns) {
         if self.tree.patterns() != patterns {
@@ -412,8 +421,17 @@ impl ShadowTree {
             self.remove_below(directory);
             return Ok(None);
         };
-        self.source
-            .list(directory, |name, kind| filter.admits(name, kind))
+        let listed = self
+            .source
+            .list(directory, |name, kind| filter.admits(name, kind));
+        for (directory, name) in self.source.take_subvolumes() {
+            let above = self.tree.path(directory).unwrap_or_default();
+            let names = above.iter().chain([&name]).map(Name::as_bytes);
+            let path = names.collect::<Vec<_>>().join(&b'/');
+            let path = path.escape_ascii();
+            tracing::warn!("./{path} is a subvolume, and no part of the tree: it is left out");
+        }
+        listed
     }
 
     pub(super) fn link(&mut self, directory: File, name: Name, file: File) {

@@ -15,6 +15,7 @@ use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{FileStat, fstat, fstatat};
+use rustix::fs::{StatxAttributes, StatxFlags};
 use sys::handle::{self, Handle};
 use sys::holes;
 
@@ -24,7 +25,7 @@ use super::format::{self, Format};
 use super::overlay::{self, Answer, OverlayFiles};
 use super::program::Programs;
 use super::{Error, Options, mounts};
-use crate::record::{Attributes, Extended, File, Kind, Name};
+use crate::record::{self, Attributes, Extended, File, Kind, Name};
 
 /// To open a file that is said to be busy.
 const ATTEMPTS: u32 = 1000;
@@ -50,6 +51,9 @@ pub(super) struct Source {
     overlay: Option<OverlayFiles>,
     /// Directories in which something is mounted on names that were left out for it, when they were listed last.
     hidden: BTreeSet<File>,
+    /// Names of subvolumes that were left out, and those of them that nobody was told of yet.
+    subvolumes: BTreeSet<(File, Name)>,
+    untold: Vec<(File, Name)>,
 }
 
 /// What a name in a directory is.
@@ -75,7 +79,11 @@ impl Source {
             path: path.to_owned(),
             cause,
         };
-        let root = OwnedFd::from(Opened::open(path).map_err(failed)?);
+        let root = Opened::open(path).map_err(failed)?;
+        if !root.metadata().map_err(failed)?.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        let root = OwnedFd::from(root);
         let unknown = || Error::FileSystem {
             path: path.to_owned(),
             on: format!(
@@ -115,6 +123,8 @@ impl Source {
             journals_data,
             overlay,
             hidden: BTreeSet::new(),
+            subvolumes: BTreeSet::new(),
+            untold: Vec::new(),
         })
     }
 
@@ -142,6 +152,22 @@ impl Source {
     /// What the file system calls the root.
     pub(super) fn name(&self) -> File {
         self.name
+    }
+
+    /// Which tree it is, beside the name of its root.
+    pub(super) fn identity(&self) -> Result<record::Source, Error> {
+        let volume = self.format.volume(&self.root);
+        let volume = volume.map_err(|cause| Error::Tree {
+            path: self.path.clone(),
+            cause,
+        })?;
+        let path = self.path.canonicalize();
+        let path = path.unwrap_or_else(|_| self.path.clone());
+        Ok(record::Source {
+            path: path.into_os_string().into_vec(),
+            file_system: self.format.name().to_owned(),
+            volume,
+        })
     }
 
     pub(super) fn format(&self) -> Format {
@@ -363,7 +389,10 @@ impl Source {
             let found = found.map_err(|cause| self.failed(directory, cause))?;
             match found {
                 Lookup::File(file) => names.push((name, file)),
-                Lookup::Hidden => hides = true,
+                Lookup::Hidden => {
+                    hides = true;
+                    self.note_subvolume(directory, &within, &name);
+                }
                 Lookup::Gone => {}
             }
         }
@@ -372,6 +401,28 @@ impl Source {
             false => self.hidden.remove(&directory),
         };
         Ok(Some(names))
+    }
+
+    /// Subvolumes that were found since the last call: no part of the tree, and left out.
+    pub(super) fn take_subvolumes(&mut self) -> Vec<(File, Name)> {
+        std::mem::take(&mut self.untold)
+    }
+
+    fn note_subvolume(&mut self, directory: File, within: &OwnedFd, name: &Name) {
+        let Format::Btrfs { .. } = self.format else {
+            return;
+        };
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW | rustix::fs::AtFlags::NO_AUTOMOUNT;
+        let path = OsStr::from_bytes(name.as_bytes());
+        let stat = rustix::fs::statx(within, path, flags, StatxFlags::INO);
+        let is_one = stat.is_ok_and(|stat| {
+            format::is_first_of_subvolume(stat.stx_ino)
+                && !stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        });
+        let place = (directory, name.clone());
+        if is_one && self.subvolumes.insert(place.clone()) {
+            self.untold.push(place);
+        }
     }
 
     /// Directories with names that were left out, because something is mounted on them.

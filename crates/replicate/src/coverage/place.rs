@@ -15,7 +15,10 @@ impl Place {
         let path = directory.join(name);
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => Ok(Self(path)),
-            Err(cause) => Err(Error::Place { path, cause }),
+            Err(cause) => Err(Error::Place {
+                path: directory.to_owned(),
+                cause,
+            }),
         }
     }
 

@@ -230,6 +230,9 @@ impl Fold {
             with(entry)
         };
         say(Entry::Start { root })?;
+        if let Some(source) = self.tree.source() {
+            say(Entry::Source(source.clone()))?;
+        }
         if !self.tree.patterns().is_empty() {
             say(Entry::Patterns(self.tree.patterns().clone()))?;
         }

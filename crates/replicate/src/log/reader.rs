@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Error;
+use super::folder::check;
 use super::frame::{self, Frame};
 use super::open::{Open, has_epoch};
 use super::segment::{self, Beginning, Id, Segment, Where};
@@ -95,6 +96,15 @@ impl Reader {
             seeks: false,
             alone: false,
         })
+    }
+
+    /// As [`Self::open`], of a folder that a user has named.
+    ///
+    /// # Errors
+    /// [`Error::NoLog`] or [`Error::NotALog`] where it is none.
+    pub fn open_log(folder: &Path) -> Result<Self, Error> {
+        check(folder)?;
+        Self::open(folder)
     }
 
     /// From the log's last segment that has an epoch, for who wants to know only how far the log is.

@@ -71,7 +71,7 @@ impl Tail {
                 self.doubts = Doubts::default();
             }
             Entry::Change(change) => self.doubts.follow(change),
-            Entry::Patterns(_) => {}
+            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
         }
     }
 }

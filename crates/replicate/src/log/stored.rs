@@ -9,6 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::Error;
+use super::folder::check;
 use super::open::Open;
 use super::reader::Reader;
 use super::segment::{self, Segment, Where};
@@ -85,9 +86,9 @@ pub fn foldable(folder: &Path, stays: u64) -> Result<Option<u64>, Error> {
 /// # Errors
 /// [`Error::Io`], also if there is no log; those of [`Writer::open`].
 pub fn seal(folder: &Path) -> Result<bool, Error> {
+    check(folder)?;
     if Reader::open(folder)?.id()?.is_none() {
-        let none = io::Error::new(io::ErrorKind::NotFound, "there is no log");
-        return Err(Error::io(folder)(none));
+        return Err(Error::NoLog(folder.to_owned()));
     }
     match Writer::open(folder, Options::default()) {
         Err(Error::Busy(_)) => Ok(false),

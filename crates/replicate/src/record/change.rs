@@ -61,7 +61,7 @@ macro_rules! changes {
     };
 }
 
-// The other entries of a record have the tags 1, 2 and 14.
+// The other entries of a record have the tags 1, 2, 14, 15 and 16.
 changes! {
     /// From here on the file exists: empty, without a name.
     3 "new" New { file: File, kind: Kind, }

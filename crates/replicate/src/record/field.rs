@@ -31,7 +31,7 @@ pub enum Malformed {
     Unknown { what: &'static str, value: u8 },
     #[error("a file's mode has more than twelve bits: {0:o}")]
     Mode(u16),
-    #[error("a pattern is no UTF-8")]
+    #[error("a text is not UTF-8")]
     Text,
     #[error(transparent)]
     Name(#[from] NoName),
@@ -118,19 +118,33 @@ impl Field for Vec<u8> {
     }
 }
 
+impl Field for String {
+    fn put(&self, to: &mut Vec<u8>) {
+        put_bytes(to, self.as_bytes());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let text = from.bytes()?.to_vec();
+        Self::from_utf8(text).map_err(|_| Malformed::Text)
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, self.as_str());
+    }
+}
+
 impl Field for Vec<String> {
     fn put(&self, to: &mut Vec<u8>) {
         to.extend(length(self.len()));
         for text in self {
-            put_bytes(to, text.as_bytes());
+            text.put(to);
         }
     }
 
     fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let mut texts = Self::new();
         for _ in 0..from.u32()? {
-            let text = from.bytes()?.to_vec();
-            texts.push(String::from_utf8(text).map_err(|_| Malformed::Text)?);
+            texts.push(Field::take(from)?);
         }
         Ok(texts)
     }

@@ -1,11 +1,12 @@
 //! A replica's tree, kept up to date from a log.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::Error;
 use super::check::{self, Check, Checked};
 use crate::apply::{self, Applied, Left, Options, Replica};
+use crate::log;
 use crate::ship::Watch;
 use crate::verify::{Caught, Scope};
 
@@ -22,17 +23,32 @@ pub struct Settings {
     pub check: Option<Duration>,
 }
 
+/// How often a step is tried again that found no room.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A replica that is being kept up to date.
 #[derive(Debug)]
 pub struct Applying {
+    settings: Settings,
     watch: Watch,
     replica: Replica,
     done: Done,
     check: Option<Check>,
+    /// When there was no room for the next step.
+    full: Option<Instant>,
+}
+
+/// Why the next step is not begun. The replica stays as it is, and nothing is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub why: String,
+    /// It would remove most of the files: it goes on when that is allowed, or when a later epoch has them again.
+    /// Otherwise there is no room: it goes on when there is.
+    pub deletes: bool,
 }
 
 /// All that was done since the start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Done {
     pub steps: u64,
     pub names: u64,
@@ -45,6 +61,7 @@ pub struct Done {
     pub last: Applied,
     /// What a check beside it has found.
     pub checked: Option<Checked>,
+    pub hold: Option<Hold>,
 }
 
 impl Settings {
@@ -62,12 +79,21 @@ impl Settings {
         })
     }
 
+    /// What an error is where the gate was closed meanwhile.
+    fn cut_off(&self, error: apply::Error) -> apply::Error {
+        match self.options.gate.is_closed() {
+            true => apply::Error::Ended(self.to.clone()),
+            false => error,
+        }
+    }
+
     /// Takes the replica up.
     ///
     /// # Errors
     /// [`Error::Input`] if there is no such log; [`Error::Apply`].
     pub fn start(&self) -> Result<Applying, Error> {
         check::Settings::check(self.check)?;
+        log::check_followed(&self.log)?;
         let watch = Watch::new(&self.log)
             .map_err(|error| Error::Input(format!("{}: {error}", self.log.display())))?;
         let opened = Replica::open(&self.log, &self.to, self.options.clone());
@@ -81,15 +107,18 @@ impl Settings {
                 Replica::open(&self.log, &self.to, Options { fresh, ..options })
             }
             opened => opened,
-        }?;
+        };
+        let replica = replica.map_err(|error| self.cut_off(error))?;
         let mut done = Done::default();
         (done.last.epoch, done.last.record) = replica.reached();
         let check = self.checks().map(Check::begin).transpose()?;
         Ok(Applying {
+            settings: self.clone(),
             watch,
             replica,
             done,
             check,
+            full: None,
         })
     }
 }
@@ -101,7 +130,8 @@ impl Applying {
     /// [`Error::Apply`], [`Error::Watch`]
     pub fn step(&mut self, up_to: Option<u64>) -> Result<bool, Error> {
         self.watch.told().map_err(Error::Watch)?;
-        let applied = self.replica.apply(up_to)?;
+        let applied = self.replica.apply(up_to);
+        let applied = applied.map_err(|error| self.settings.cut_off(error))?;
         if let Some(applied) = &applied {
             self.done.count(applied);
         }
@@ -115,6 +145,40 @@ impl Applying {
             self.done.checked = Some(check.tell(caught));
         }
         Ok(applied.is_some())
+    }
+
+    /// As [`Self::step`] to the last epoch, but a step that would remove most of the files, or finds no room, is no
+    /// error: [`Done::hold`] says why the replica stays as it is, and a later call tries again.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn follow(&mut self) -> Result<bool, Error> {
+        if self
+            .full
+            .is_some_and(|since| since.elapsed() < RETRY_INTERVAL)
+        {
+            return Ok(false);
+        }
+        self.full = None;
+        let error = match self.step(None) {
+            Err(Error::Apply(
+                error @ (apply::Error::Deletion { .. } | apply::Error::Room { .. }),
+            )) => error,
+            stepped => {
+                self.done.hold = None;
+                return stepped;
+            }
+        };
+        let deletes = matches!(error, apply::Error::Deletion { .. });
+        self.full = (!deletes).then(Instant::now);
+        let why = error.to_string();
+        self.done.hold = Some(Hold { why, deletes });
+        Ok(false)
+    }
+
+    /// Lets the next step remove most of the files.
+    pub fn allow_delete_once(&mut self) {
+        self.replica.allow_delete_once();
     }
 
     /// Until the log may have grown, or this long.

@@ -16,9 +16,9 @@ use super::confirmed::Confirmed;
 use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, keep, place};
 use crate::capture::{self, Capture, INTERVAL, LogState, Options, Pin, Progress};
-use crate::coverage;
 use crate::patterns::Patterns;
 use crate::verify::{Caught, Scope};
+use crate::{coverage, log};
 use open::Watched;
 pub use open::{Open, OpenPart};
 pub use written::Meanwhile;
@@ -35,8 +35,9 @@ pub struct Settings {
     pub tree: PathBuf,
     /// Made if there is none; one that is there is written on.
     pub log: PathBuf,
-    /// Copies the whole tree into a log that is there, instead of comparing it with that.
-    pub afresh: bool,
+    /// Copies the whole tree into a log that is there, instead of comparing it with that; the log may be of another
+    /// tree.
+    pub fresh: bool,
     /// As [`Options::journal`].
     pub journal: bool,
     /// What is looked for where the file system tells nothing of it.
@@ -111,8 +112,16 @@ impl Settings {
             let what = format!("{log} is in {tree}: writing the log would be a change of the tree");
             return Err(Error::Input(what));
         }
+        log::check_new(&self.log)?;
         self.agree()?;
-        Ok(Capture::check(&self.tree, &self.options([0; 16]))?)
+        match Capture::check(&self.tree, &self.options([0; 16])) {
+            // What is there may be the place that a file system is to be mounted on.
+            Err(error @ capture::Error::Silent { .. }) => {
+                self.read_log()?;
+                Err(error.into())
+            }
+            checked => Ok(checked?),
+        }
     }
 
     /// Whether what is asked for goes together, the ring can be one, and the cgroup be frozen.
@@ -139,6 +148,19 @@ impl Settings {
             return Err(Error::Input(what));
         }
         self.bounded.as_ref().map_or(Ok(()), Bounded::check)
+    }
+
+    /// What the log says that is taken up; none where there is none yet, or it begins anew.
+    ///
+    /// # Errors
+    /// [`Error::Log`], and [`Error::Capture`] where it is of another tree: before anything is written, to either.
+    fn read_log(&self) -> Result<Option<LogState>, Error> {
+        if self.fresh || !self.log.is_dir() {
+            return Ok(None);
+        }
+        let log = LogState::read(&self.log)?;
+        Capture::check_log(&self.tree, &log)?;
+        Ok(Some(log))
     }
 
     /// For a log with this number.
@@ -250,6 +272,7 @@ impl Recorder {
     ) -> Result<Self, Error> {
         // First what takes no time, and most often is the reason why it cannot be done.
         settings.check()?;
+        let log = settings.read_log()?;
         settings.warn()?;
         settings.seen()?;
         let bounded = settings.bounded.as_ref();
@@ -257,7 +280,7 @@ impl Recorder {
             .map(|bounded| Held::take(&bounded.cgroup))
             .transpose()?;
         let check = settings.checks().map(Check::begin).transpose()?;
-        let (capture, written) = Self::open(settings)?;
+        let (capture, written) = Self::open(settings, log)?;
         if let Some(confirmed) = &confirmed {
             confirmed.wrote(written.writer.number(), 0, false);
         }
@@ -278,14 +301,17 @@ impl Recorder {
         })
     }
 
-    fn open(settings: &Settings) -> Result<(Capture, Written), Error> {
+    fn open(settings: &Settings, log: Option<LogState>) -> Result<(Capture, Written), Error> {
         let mut written = Written::open(settings)?;
         let options = settings.options(written.writer.id());
-        let capture = if settings.afresh {
+        // Another writer may have gone on with it since it was read.
+        let log = log.filter(|log| log.number() == written.writer.number());
+        let capture = if settings.fresh {
             written.numbered_from = written.before;
             Capture::start(&settings.tree, options)?
         } else {
-            Capture::resume(&settings.tree, options, LogState::read(&settings.log)?)?
+            let log = log.map_or_else(|| LogState::read(&settings.log), Ok)?;
+            Capture::resume(&settings.tree, options, log)?
         };
         if settings.pin.is_none() {
             written.unpin(settings)?;

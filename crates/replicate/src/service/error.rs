@@ -93,6 +93,7 @@ impl Classify for Error {
             Self::Tcp(error) => error.class(),
             Self::Nats(error) => error.class(),
             Self::Apply(error) => error.class(),
+            Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
             // A service works on its log while it runs: an error there is a failure, not wrong input.
             Self::Log(_)
             | Self::Watchdog(_)
@@ -124,6 +125,7 @@ fn of_capture(error: &capture::Error) -> bool {
     match error {
         // The tree may be mounted again.
         Capture::Tree { .. }
+        | Capture::OtherTree { .. }
         | Capture::Moved(_)
         | Capture::Read { .. }
         | Capture::Bpf { .. }
@@ -157,13 +159,19 @@ fn of_apply(error: &apply::Error) -> bool {
     use apply::Error as Apply;
     match error {
         Apply::Log(error) => of_log(error),
-        Apply::Busy(_) | Apply::Full(_) | Apply::Io { .. } | Apply::Short { .. } => true,
+        Apply::Busy(_)
+        | Apply::Full(_)
+        | Apply::Room { .. }
+        | Apply::Io { .. }
+        | Apply::Short { .. } => true,
         Apply::Occupied(_)
         | Apply::Case(_)
         | Apply::OtherLog { .. }
         | Apply::Privileged { .. }
         | Apply::Behind { .. }
         | Apply::Changed { .. }
+        | Apply::Deletion { .. }
+        | Apply::Ended(_)
         | Apply::Quota { .. } => false,
     }
 }

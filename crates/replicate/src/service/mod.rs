@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::metrics::MetricSet;
 
@@ -47,6 +47,8 @@ use crate::folder::Folder;
 pub const STEP: Duration = Duration::from_millis(100);
 /// At the end, what has been written is waited for at most this long to reach the other end.
 const LAST: Duration = Duration::from_secs(10);
+/// How often it is looked whether parts have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// All parts of a configuration, at work.
 #[derive(Debug)]
@@ -73,13 +75,16 @@ impl Ends {
     }
 }
 
-/// Whether this machine can do what is listed, as far as that shows before.
+/// Whether this machine can do what is listed, as far as that shows before. What may pass is tried again by the part.
 ///
 /// # Errors
 /// Of the first capture that cannot begin here.
 pub fn check(config: &Config) -> Result<(), Error> {
     config.parts.iter().try_for_each(|part| match &part.job {
-        Job::Capture(settings) => settings.check(),
+        Job::Capture(settings) => match settings.check() {
+            Err(error) if error.passes() => Ok(()),
+            checked => checked,
+        },
         _ => Ok(()),
     })
 }
@@ -123,10 +128,15 @@ impl Service {
         Ok(())
     }
 
-    /// Whether no part is about to begin any more: each works, waits for its other end, or has failed.
+    /// Whether each part has what others need of it (a log an epoch, a replica its tree), or could not go on.
     pub fn begun(&self) -> bool {
-        let starting = |part: &Arc<Supervised>| part.state() == State::Starting;
-        !self.parts.iter().any(starting)
+        self.parts.iter().all(|part| part.begun())
+    }
+
+    /// The parts that keep the service from having begun although they work, and what they wait for.
+    pub fn awaited(&self) -> Vec<(String, String)> {
+        let awaits = |part: &Arc<Supervised>| Some((part.name().to_owned(), part.awaits()?));
+        self.parts.iter().filter_map(awaits).collect()
     }
 
     /// Whether all parts have failed, and none is begun again.
@@ -145,18 +155,51 @@ impl Service {
         }
     }
 
+    /// Lets the parts that are halted take their next step, which removes most of a replica's files: all of them, or
+    /// the one of this name.
+    ///
+    /// # Errors
+    /// Of parts that are not there, or not halted.
+    pub fn allow_delete(&self, name: Option<&str>) -> Result<Vec<String>, control::Error> {
+        let named = |part: &&Arc<Supervised>| name.is_none_or(|name| part.name() == name);
+        let named: Vec<_> = self.parts.iter().filter(named).collect();
+        let allowed = named.iter().filter(|part| part.allow_delete_once());
+        let allowed: Vec<String> = allowed.map(|part| part.name().to_owned()).collect();
+        match (allowed.is_empty(), name) {
+            (false, _) => Ok(allowed),
+            (true, Some(name)) if named.is_empty() => Err(control::Error::not_found(format!(
+                "there is no part \"{name}\""
+            ))),
+            (true, Some(name)) => Err(control::Error::bad_request(format!(
+                "{name} is not halted: there is nothing to allow"
+            ))),
+            (true, None) => Err(control::Error::bad_request(
+                "no part is halted: there is nothing to allow",
+            )),
+        }
+    }
+
     /// One scrape.
     pub fn metrics(&self) -> MetricSet {
         metrics::collect(&self.status())
     }
 
     /// Ends all parts: captures say what has happened until now, what was received is made durable, and
-    /// then the rest has a moment to ship and apply it.
+    /// then the rest has a moment to ship and apply it. A step of an apply that takes longer is cut off.
     pub fn stop(&self) {
         for (end, writes) in [(&self.ends.writers, true), (&self.ends.readers, false)] {
             end.store(true, Ordering::Relaxed);
             let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
             let ending = threads.extract_if(.., |(part, _)| part.kind.writes_log() == writes);
+            let ending: Vec<_> = ending.collect();
+            let begun = Instant::now();
+            while !ending.iter().all(|(_, thread)| thread.is_finished()) {
+                if begun.elapsed() > LAST {
+                    ending.iter().for_each(|(part, _)| part.cut_off());
+                    break;
+                }
+                thread::sleep(POLL_INTERVAL);
+            }
             for (_, thread) in ending {
                 // A thread that panicked has said so.
                 let _ = thread.join();

@@ -11,6 +11,7 @@ use super::publish::{self, Publishing};
 use super::receive::{self, Receiving};
 use super::status::Progress;
 use super::{Error, apply, serve};
+use crate::make::Gate;
 use crate::ship::tcp::Server;
 
 /// One part of a service.
@@ -93,11 +94,18 @@ impl Job {
         }
     }
 
-    /// What was asked for once has been done: a tree is not copied afresh each time that a capture has
+    /// What was asked for once has been done: a tree is not copied anew each time that a capture has
     /// to begin again.
     pub(super) fn begun(&mut self) {
         if let Self::Capture(settings) = self {
-            settings.afresh = false;
+            settings.fresh = false;
+        }
+    }
+
+    /// Has an apply ask this gate before each call.
+    pub(super) fn ask(&mut self, gate: &Gate) {
+        if let Self::Apply(settings) = self {
+            settings.options.gate = gate.clone();
         }
     }
 
@@ -149,12 +157,19 @@ impl Working {
             Self::Publish(publishing) => Progress::Publish(publishing.step(wait)?.clone()),
             Self::Receive(receiving) => Progress::Receive(receiving.step(wait)?),
             Self::Apply(applying) => {
-                if !applying.step(None)? {
+                if !applying.follow()? {
                     applying.wait(wait)?;
                 }
-                Progress::Apply(*applying.done())
+                Progress::Apply(applying.done().clone())
             }
         })
+    }
+
+    /// Lets an apply remove most of the files with its next step.
+    pub(super) fn allow_delete_once(&mut self) {
+        if let Self::Apply(applying) = self {
+            applying.allow_delete_once();
+        }
     }
 
     /// Ends it, with nothing lost that it had begun.
@@ -175,8 +190,12 @@ impl Working {
             Self::Receive(receiving) => Ok(Progress::Receive(receiving.finish()?)),
             Self::Apply(mut applying) => {
                 // Another program may write the log faster than it is applied.
-                applying.step(None)?;
-                Ok(Progress::Apply(applying.finish()?))
+                applying.follow()?;
+                let done = applying.finish()?;
+                match done.hold {
+                    Some(hold) => Err(Error::Unfinished(hold.why)),
+                    None => Ok(Progress::Apply(done)),
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::{Error, LAST, STEP};
+use crate::log;
 use crate::ship::Key;
 use crate::ship::nats::{self, Options, Published, Publisher};
 
@@ -79,6 +80,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Input`], also if there is no such log.
     pub fn start(&self) -> Result<Publishing, Error> {
+        log::check_followed(&self.log)?;
         let mut options = self.broker.options(&self.to, &self.tls)?;
         options.synced = self.synced;
         let publisher = Publisher::new(&self.log, options, self.stream);

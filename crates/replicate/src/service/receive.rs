@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::publish::{Broker, Tls};
 use super::{Error, keep};
+use crate::log;
 use crate::ship::nats::{Received as FromNats, Receiver};
 use crate::ship::tcp::{Client, Files, Peer, Progress as FromTcp, Waits};
 use crate::ship::{Sink, tcp};
@@ -43,6 +44,7 @@ impl Settings {
     /// [`Error::Input`], [`Error::Needs`], [`Error::Tcp`]
     pub fn check(&self) -> Result<(), Error> {
         keep::check(self.keep)?;
+        log::check_new(&self.log)?;
         match self.way()? {
             Way::Tcp(peer) => self.of_tcp(peer).map(drop),
             Way::Nats => self.broker.options(&self.from, &self.tls).map(drop),

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::{Error, LAST, STEP};
+use crate::log;
 use crate::ship::Source;
 use crate::ship::tcp::{Files, Limits, Server};
 
@@ -33,6 +34,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Tcp`]
     pub fn start(&self) -> Result<Server, Error> {
+        log::check_followed(&self.log)?;
         let tls = self.files.server()?;
         let limits = Limits {
             replicas: self.replicas,

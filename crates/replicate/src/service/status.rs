@@ -58,6 +58,9 @@ pub enum State {
     Running,
     /// The other end is not there, or takes nothing; it goes on by itself.
     Waiting,
+    /// A replica's next step would remove most of its files; it goes on when that is allowed, or when a later epoch
+    /// has them again.
+    Halted,
     /// It could not go on, and is begun again soon.
     Retrying,
     /// It could not go on, and somebody has to do something.
@@ -67,10 +70,11 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Starting,
         Self::Running,
         Self::Waiting,
+        Self::Halted,
         Self::Retrying,
         Self::Failed,
         Self::Ended,
@@ -81,6 +85,7 @@ impl State {
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Waiting => "waiting",
+            Self::Halted => "halted",
             Self::Retrying => "retrying",
             Self::Failed => "failed",
             Self::Ended => "ended",
@@ -133,28 +138,48 @@ impl Progress {
         }
     }
 
+    /// Whether what it writes has a tree that others can use.
+    pub(super) fn has_tree(&self) -> bool {
+        match self {
+            Self::Capture(captured) => captured.ready,
+            Self::Receive(received) => received.reached().1 > 0,
+            Self::Apply(done) => done.last.epoch > 0,
+            Self::Serve(..) | Self::Publish(_) => true,
+        }
+    }
+
     /// Whether it knows how far it is behind: those that read a log do as long as that is written.
     fn knows_lag(&self, state: State) -> bool {
         match self {
             Self::Publish(_) | Self::Apply(_) => true,
             Self::Capture(_) | Self::Serve(..) | Self::Receive(_) => match state {
                 State::Starting | State::Running | State::Ended => !self.waits(),
-                State::Waiting | State::Retrying | State::Failed => false,
+                State::Waiting | State::Halted | State::Retrying | State::Failed => false,
             },
         }
     }
 
     pub(super) fn waits(&self) -> bool {
         match self {
-            Self::Capture(_) | Self::Serve(..) | Self::Apply(_) => false,
+            Self::Capture(_) | Self::Serve(..) => false,
+            Self::Apply(done) => done.hold.is_some(),
             Self::Publish(published) => published.waiting.is_some() || published.server.is_none(),
             Self::Receive(received) => !received.connected(),
         }
     }
 
+    /// Whether somebody has to allow what comes next.
+    pub(super) fn halted(&self) -> bool {
+        match self {
+            Self::Apply(done) => done.hold.as_ref().is_some_and(|hold| hold.deletes),
+            Self::Capture(_) | Self::Serve(..) | Self::Publish(_) | Self::Receive(_) => false,
+        }
+    }
+
     pub(super) fn trouble(&self) -> Option<&str> {
         match self {
-            Self::Capture(_) | Self::Serve(..) | Self::Apply(_) => None,
+            Self::Capture(_) | Self::Serve(..) => None,
+            Self::Apply(done) => done.hold.as_ref().map(|hold| hold.why.as_str()),
             Self::Publish(published) => published.waiting.as_deref(),
             Self::Receive(received) => received.trouble(),
         }
@@ -434,6 +459,7 @@ mod tests {
             (State::Running, true),
             (State::Ended, true),
             (State::Waiting, false),
+            (State::Halted, false),
             (State::Retrying, false),
             (State::Failed, false),
         ] {

@@ -14,6 +14,7 @@ use super::status::{Known, PartStatus, Progress, State};
 use super::tip::Tips;
 use super::{Error, Kind, Part, STEP};
 use crate::log;
+use crate::make::Gate;
 
 /// Between two attempts: at first, and at most.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -30,6 +31,10 @@ pub(super) struct Supervised {
     /// What replicas of its log have, where somebody waits for them.
     confirmed: Option<Arc<Confirmed>>,
     known: Mutex<Known>,
+    /// Its next step may remove most of a replica's files.
+    allowed: AtomicBool,
+    /// What an apply asks before each call.
+    gate: Gate,
 }
 
 impl Supervised {
@@ -40,11 +45,53 @@ impl Supervised {
             log: part.job.log().to_owned(),
             confirmed,
             known: Mutex::default(),
+            allowed: AtomicBool::new(false),
+            gate: Gate::closable(),
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ends a step of an apply where it is.
+    pub(super) fn cut_off(&self) {
+        self.gate.close();
+    }
+
+    /// Lets a part that is halted take its step; false for one that is not.
+    pub(super) fn allow_delete_once(&self) -> bool {
+        let halted = self.state() == State::Halted;
+        if halted {
+            self.allowed.store(true, Ordering::Relaxed);
+        }
+        halted
     }
 
     pub(super) fn state(&self) -> State {
         self.known().state
+    }
+
+    /// Whether it has what others need of it, or cannot have it by waiting.
+    pub(super) fn begun(&self) -> bool {
+        let known = self.known();
+        match known.state {
+            State::Starting => false,
+            State::Running | State::Waiting | State::Halted => {
+                known.progress.as_ref().is_some_and(Progress::has_tree)
+            }
+            State::Retrying | State::Failed | State::Ended => true,
+        }
+    }
+
+    /// What a part waits for that works, and has no tree yet.
+    pub(super) fn awaits(&self) -> Option<String> {
+        if self.begun() || self.state() == State::Starting {
+            return None;
+        }
+        let trouble = self.known().trouble.clone();
+        let log = self.log.display();
+        Some(trouble.unwrap_or_else(|| format!("{log} has no epoch yet")))
     }
 
     pub(super) fn status(&self, tips: &mut Tips) -> PartStatus {
@@ -56,6 +103,7 @@ impl Supervised {
     pub(super) fn work(&self, mut part: Part, end: &AtomicBool) {
         let (mut delay, mut said) = (SHORTEST, String::new());
         let keep = self.keep(&part);
+        part.job.ask(&self.gate);
         let mut full = false;
         loop {
             let begun = Instant::now();
@@ -139,6 +187,9 @@ impl Supervised {
         let wait = self.confirmed.as_ref().map_or(STEP, |_| ASKED);
         while !end.load(Ordering::Relaxed) {
             let mut told = Instant::now();
+            if self.allowed.swap(false, Ordering::Relaxed) {
+                working.allow_delete_once();
+            }
             let progress = working.step(wait, &mut |now| {
                 if told.elapsed() >= ASKED {
                     told = Instant::now();
@@ -159,10 +210,17 @@ impl Supervised {
         }
         let mut known = self.known();
         if progress.ready() {
-            known.trouble = progress.trouble().map(str::to_owned);
-            known.state = match progress.waits() {
-                true => State::Waiting,
-                false => State::Running,
+            let trouble = progress.trouble().map(str::to_owned);
+            if let (Progress::Apply(_), Some(trouble)) = (&progress, &trouble)
+                && known.trouble.as_ref() != Some(trouble)
+            {
+                tracing::error!("{}: {trouble}", self.name);
+            }
+            known.trouble = trouble;
+            known.state = match (progress.halted(), progress.waits()) {
+                (true, _) => State::Halted,
+                (false, true) => State::Waiting,
+                (false, false) => State::Running,
             };
         }
         known.progress = Some(progress);

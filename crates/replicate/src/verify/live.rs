@@ -89,7 +89,7 @@ struct Latest<'a> {
 
 impl<'a> Latest<'a> {
     fn open(folder: &'a Path) -> Result<Self, log::Error> {
-        let reader = Reader::open(folder)?;
+        let reader = Reader::open_log(folder)?;
         Ok(Self {
             folder,
             scout: reader.clone(),

@@ -135,6 +135,7 @@ pub enum Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
             Self::Log(log::Error::NoEpoch { .. } | log::Error::Damaged { .. })
             | Self::Patterns(_)
             | Self::Io { .. }
@@ -226,14 +227,14 @@ pub fn hash_folder(
 /// # Errors
 /// What is wrong with the log.
 pub fn patterns(folder: &Path) -> Result<Patterns, Error> {
-    let mut reader = Reader::open(folder)?;
+    let mut reader = Reader::open_log(folder)?;
     let (mut now, mut last) = (Patterns::default(), Patterns::default());
     while let Some(located) = reader.read()? {
         match located.record.entry {
             Entry::Start { .. } => now = Patterns::default(),
             Entry::Patterns(patterns) => now = patterns,
             Entry::Epoch { .. } => last.clone_from(&now),
-            Entry::Change(_) => {}
+            Entry::Source(_) | Entry::Barrier | Entry::Change(_) => {}
         }
     }
     Ok(last)

@@ -21,6 +21,9 @@ use crate::record::{Attributes, Extended, Kind, Name};
 const LONGEST_LIST: usize = 1 << 20;
 const TYPE: u16 = 0o170_000;
 const DIRECTORY: u16 = 0o040_000;
+/// `BTRFS_SUPER_MAGIC`, and the inode of a subvolume's root, which no other directory has.
+const BTRFS: fs::FsWord = 0x9123_683e;
+const BTRFS_FIRST: u64 = 256;
 
 #[derive(Debug)]
 pub(super) struct OfFolder {
@@ -30,7 +33,7 @@ pub(super) struct OfFolder {
     mount: u64,
     /// What belongs to the tree.
     filter: Filter,
-    /// Names below which something else is mounted.
+    /// Names below which something else is mounted, and subvolumes of btrfs.
     pub(super) mounted: u64,
     /// Names that do not belong, with all below them.
     pub(super) left_out: u64,
@@ -118,7 +121,7 @@ impl Side for OfFolder {
             Err(errno) => return Err(errno.into()),
         };
         let stat = stat(&path)?;
-        if stat.stx_mnt_id != self.mount {
+        if stat.stx_mnt_id != self.mount || is_subvolume(&path, &stat) {
             self.mounted += 1;
             return Ok(None);
         }
@@ -247,6 +250,12 @@ fn open(path: &OwnedFd) -> Result<OwnedFd, Errno> {
 fn stat(path: &OwnedFd) -> Result<Statx, Errno> {
     let what = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     fs::statx(path, "", AtFlags::EMPTY_PATH, what)
+}
+
+/// Whether it is the root of a subvolume of btrfs, which is no part of the tree that it is in.
+fn is_subvolume(path: &OwnedFd, stat: &Statx) -> bool {
+    let first = stat.stx_mode & TYPE == DIRECTORY && stat.stx_ino == BTRFS_FIRST;
+    first && fs::fstatfs(path).is_ok_and(|there| there.f_type == BTRFS)
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: u32) -> i64 {

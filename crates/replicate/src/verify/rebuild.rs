@@ -2,7 +2,7 @@
 //! what the log says, and with another folder: whoever makes a tree of a log is looked at, too.
 
 use std::ffi::OsStr;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
@@ -20,16 +20,13 @@ use super::report::Verdict;
 use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Watch, compare, state};
 use crate::apply::wipe::wipe;
-use crate::contents::Bytes;
 use crate::make::{Gate, Maker};
 use crate::patterns::Filter;
-use crate::record::Kind;
 use crate::restore::{self, State, Told, empty_directory, fill_telling};
+use crate::space::{Allocation, Space};
 
 /// Between two questions to who watches, while the tree is made.
 const ASKED: Duration = Duration::from_millis(10);
-/// What a file takes at least, and what its bytes are counted in.
-const BLOCK: u64 = 4096;
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,40 +115,20 @@ fn outside(within: &Path, read: [Option<&Path>; 2]) -> Result<(), Error> {
 
 /// Whether there is room, as far as that shows before.
 fn room(state: &State, scope: Scope, within: &Path) -> Result<(), Error> {
-    let free = fs::statvfs(within).map_err(|errno| failed(within)(errno.into()))?;
-    let (mut needs, mut files) = (0_u64, 0_u64);
-    for (file, node) in state.tree.files() {
-        if node.names.is_empty() || !scope.has(&node.kind) {
-            continue;
-        }
-        files += 1;
-        if node.kind == Kind::Directory {
-            needs += BLOCK;
-        }
-        let extents = state.contents.get(file);
-        let mut reached = 0;
-        for (start, end, bytes) in extents.into_iter().flat_map(|all| all.iter()) {
-            let (start, end) = (reached.max(start / BLOCK * BLOCK), end.min(node.size));
-            if start < end && !matches!(bytes, Bytes::Hole) {
-                reached = end.next_multiple_of(BLOCK);
-                needs = needs.saturating_add(reached - start);
-            }
-        }
-    }
-    let has = free.f_bavail.saturating_mul(free.f_frsize);
-    // Zero where names take room as they come.
-    let names = match free.f_files {
-        0 => u64::MAX,
-        _ => free.f_favail,
-    };
-    match needs <= has && files < names {
+    let tree = (&state.tree, &state.contents);
+    let needs = Space::of_tree(tree, Allocation::Plain, |kind| scope.has(kind));
+    let opened = File::open(within).map_err(failed(within))?;
+    let left = Space::left(&opened).map_err(failed(within))?;
+    // The folder of the tree is one more.
+    let files = left.files.saturating_sub(1);
+    match needs.fits(Space { files, ..left }) {
         true => Ok(()),
         false => Err(Error::Room {
             path: within.to_owned(),
-            has,
-            names,
-            needs,
-            files,
+            has: left.bytes,
+            names: left.files,
+            needs: needs.bytes,
+            files: needs.files,
         }),
     }
 }

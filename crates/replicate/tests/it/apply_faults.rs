@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::applying::{check, differ, folder, stopped};
 use crate::bed::file_system::within;
-use crate::common::{data, epoch, link, mode, new, start, unlink};
+use crate::common::{data, epoch, link, mode, new, size, start, unlink};
 use crate::histories::{self, History};
 
 #[test]
@@ -392,13 +392,46 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
         let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
         for _ in 0..2 {
             let full = replica.apply(None);
-            assert!(matches!(full, Err(Error::Full(_))), "{full:?}");
+            assert!(matches!(full, Err(Error::Room { .. })), "{full:?}");
             let all = differ(&log, 1, &to.join("tree"));
             assert!(all.is_empty(), "{all:#?}");
         }
         sized(MsFlags::MS_REMOUNT, "size=4M");
         drop(replica);
         check(&log, &to, Options::default());
+    });
+}
+
+#[test]
+fn a_disk_that_fills_during_a_step_is_said_and_the_step_is_done_when_there_is_room() {
+    within(|bed| {
+        let (log, to) = (bed.scratch().join("log"), bed.scratch().join("small"));
+        fs::create_dir(&to).unwrap();
+        let sized = |flags, size| {
+            mount(Some("tmpfs"), &to, Some("tmpfs"), flags, Some(size)).unwrap();
+        };
+        sized(MsFlags::empty(), "size=600k");
+        let to = to.join("replica");
+        let in_place = || Options {
+            in_place: Some(0),
+            ..Options::default()
+        };
+        // A hole that is filled takes room, and nobody can tell before.
+        let mut sparse = some();
+        sparse.pop();
+        sparse.extend([size(12, 1 << 20), epoch(1)]);
+        histories::write(&log, &sparse);
+        check(&log, &to, in_place());
+        for at in 0..16 {
+            histories::write(&log, &[data(12, at * 65_536, &[5; 65_536])]);
+        }
+        histories::write(&log, &[epoch(2)]);
+        let mut replica = Replica::open(&log, &to, in_place()).unwrap();
+        let full = replica.apply(None);
+        assert!(matches!(full, Err(Error::Full(_))), "{full:?}");
+        sized(MsFlags::MS_REMOUNT, "size=4M");
+        drop(replica);
+        check(&log, &to, in_place());
     });
 }
 

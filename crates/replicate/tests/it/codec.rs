@@ -9,7 +9,9 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use replicate::codec::{Malformed, decode, encode};
 use replicate::patterns::Patterns;
-use replicate::record::{Attributes, Change, Entry, File, Kind, Name, Origin, Part, Record};
+use replicate::record::{
+    Attributes, Change, Entry, File, Kind, Name, Origin, Part, Record, Source,
+};
 
 fn file() -> impl Strategy<Value = File> {
     (any::<u64>(), any::<u32>()).prop_map(|(inode, generation)| File { inode, generation })
@@ -89,7 +91,7 @@ fn change() -> impl Strategy<Value = Change> {
 const TAG: usize = 16;
 
 fn tags() -> impl Strategy<Value = u8> {
-    select([&[1, 2, 14], Change::TAGS].concat())
+    select([&[1, 2, 14, 15, 16], Change::TAGS].concat())
 }
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
@@ -102,6 +104,10 @@ fn record() -> impl Strategy<Value = Record> {
         1 => any::<u64>().prop_map(|number| Entry::Epoch { number }),
         1 => (texts(), texts()).prop_map(|(include, exclude)| {
             Entry::Patterns(Patterns { include, exclude })
+        }),
+        1 => Just(Entry::Barrier),
+        1 => (vec(any::<u8>(), 0..40), "[a-z0-9]{0,8}", vec(any::<u8>(), 0..40)).prop_map(|(path, file_system, volume)| {
+            Entry::Source(Source { path, file_system, volume })
         }),
         9 => change().prop_map(Entry::Change),
     ];

@@ -75,7 +75,7 @@ fn it_says_what_it_takes_and_what_can_be_folded() {
     let log = folder.path();
     assert_eq!(Stored::of(log).unwrap(), Stored::default());
     assert_eq!(foldable(log, 0).unwrap(), None);
-    assert!(matches!(seal(log), Err(Error::Io { .. })));
+    assert!(matches!(seal(log), Err(Error::NoLog(_))));
     let mut writer = writer(log, 10_000);
     begin(&mut writer);
     go_on(&mut writer, 1..=95);

@@ -11,7 +11,7 @@ fn no_epoch() -> log::Error {
     }
 }
 
-const NO_EPOCH: &str = "p has no epoch 7: `lowroad replicate log` lists those it has";
+const NO_EPOCH: &str = "p has no epoch 7: `lowroad replicate epochs` lists those it has";
 
 pub(super) fn damaged() -> log::Error {
     log::Error::Damaged {
@@ -34,6 +34,11 @@ fn no_log() -> log::Error {
 /// The message of an I/O error has its source, which the chain of sources adds once more.
 const NO_LOG: &str = "p: absent: absent";
 
+const NO_LOG_YET: &str =
+    "p: there is no log yet; start `lowroad replicate capture --to` or `receive --to` first";
+const NO_EPOCHS: &str =
+    "p has no epoch yet; wait until its `capture` or `receive` has the whole tree";
+
 #[test]
 fn log_errors() {
     use log::Error;
@@ -48,6 +53,20 @@ fn log_errors() {
             input("records up to epoch 7 are as few as they can be: nothing to compact"),
         ),
         (damaged().into(), input(DAMAGE_ERROR)),
+        (
+            Error::NotALog(path()).into(),
+            input(
+                "p is not a log: it has no segments; name a folder that `lowroad replicate capture --to` or `receive --to` writes",
+            ),
+        ),
+        (Error::NoLog(path()).into(), input(NO_LOG_YET)),
+        (
+            Error::Occupied(path()).into(),
+            input(
+                "p has other files in it and is not a log; name a new or an empty folder for the log",
+            ),
+        ),
+        (Error::NoEpochs(path()).into(), input(NO_EPOCHS)),
         (no_log().into(), input("p: absent")),
         (
             Error::Io {
@@ -80,6 +99,10 @@ fn log_errors() {
 fn restore_errors() {
     use replicate::restore::Error;
     check([
+        (
+            Error::Log(log::Error::NoEpochs(path())).into(),
+            input(NO_EPOCHS),
+        ),
         (Error::Log(no_epoch()).into(), input(NO_EPOCH)),
         (Error::Log(damaged()).into(), input(DAMAGE_ERROR)),
         (Error::Log(no_log()).into(), failed(NO_LOG)),
@@ -104,6 +127,10 @@ fn verify_errors() {
     use replicate::verify::Error;
     let why = "it changes".to_owned();
     check([
+        (
+            Error::Log(log::Error::NoLog(path())).into(),
+            input(NO_LOG_YET),
+        ),
         (Error::Log(no_epoch()).into(), input(NO_EPOCH)),
         (Error::Log(damaged()).into(), input(DAMAGE_ERROR)),
         (Error::Log(no_log()).into(), failed(NO_LOG)),
@@ -174,6 +201,42 @@ fn verify_errors() {
 fn apply_errors() {
     use replicate::apply::Error;
     check([
+        (
+            Error::Log(log::Error::NoLog(path())).into(),
+            input(NO_LOG_YET),
+        ),
+        (
+            Error::Deletion {
+                to: path(),
+                epoch: 7,
+                removed: 101,
+                files: 200,
+            }
+            .into(),
+            input(
+                "epoch 7 would remove 101 of the 200 files of p; nothing was changed: check the source, then allow the step with --allow-delete (in a run: `lowroad replicate allow-delete`)",
+            ),
+        ),
+        (
+            Error::Room {
+                to: path(),
+                epoch: 7,
+                needs: 3,
+                files: 4,
+                has: 1,
+                names: 2,
+            }
+            .into(),
+            failed(
+                "p: epoch 7 needs room for 3 bytes and 4 files, and there is room for 1 bytes and 2 files; nothing was changed: make room",
+            ),
+        ),
+        (
+            Error::Ended(path()).into(),
+            failed(
+                "p: ended in the middle of a step; the next `apply` puts the replica right and goes on",
+            ),
+        ),
         (Error::Log(damaged()).into(), input(DAMAGE_ERROR)),
         (Error::Log(no_epoch()).into(), failed(NO_EPOCH)),
         (Error::Log(no_log()).into(), failed(NO_LOG)),
@@ -316,6 +379,17 @@ fn capture_and_coverage_errors() {
             input("p: absent"),
         ),
         (
+            Error::OtherTree {
+                log: path(),
+                tree: "q".into(),
+                differs: "the roots differ".to_owned(),
+            }
+            .into(),
+            input(
+                "p is the log of another tree than q: the roots differ; mount or name the tree that the log is of, or begin the log anew with --fresh",
+            ),
+        ),
+        (
             Error::FileSystem {
                 path: path(),
                 on: "tmpfs".to_owned(),
@@ -358,7 +432,7 @@ fn capture_and_coverage_errors() {
                 cause: full(),
             }
             .into(),
-            input("p: full"),
+            input("p: cannot make a folder to try operations in: full"),
         ),
         (
             coverage::Error::Late {
@@ -366,6 +440,49 @@ fn capture_and_coverage_errors() {
             }
             .into(),
             failed("rename: no epoch within 30 s"),
+        ),
+    ]);
+}
+
+#[test]
+fn epochs_and_diff_errors() {
+    use replicate::{diff, epochs};
+    use units::Timestamp;
+    let [at, begins] = [0, 60_000_000_000].map(Timestamp);
+    check([
+        (epochs::Error::Log(no_epoch()).into(), input(NO_EPOCH)),
+        (
+            epochs::Error::Later {
+                folder: path(),
+                at,
+                first: 1,
+                begins,
+            }
+            .into(),
+            input(
+                "p begins with epoch 1 at 1970-01-01T00:01:00Z, after 1970-01-01T00:00:00Z: name a later time",
+            ),
+        ),
+        (
+            epochs::Error::Future {
+                at: begins,
+                now: at,
+            }
+            .into(),
+            input("1970-01-01T00:01:00Z lies in the future: it is 1970-01-01T00:00:00Z now"),
+        ),
+        (diff::Error::Log(damaged()).into(), input(DAMAGE_ERROR)),
+        (
+            diff::Error::Order { from: 3, to: 2 }.into(),
+            input("--from 3 is after --to 2: exchange them"),
+        ),
+        (
+            diff::Error::Last {
+                folder: path(),
+                from: 3,
+            }
+            .into(),
+            input("p has no epoch after 3: wait for one, or name an earlier --from"),
         ),
     ]);
 }

@@ -48,7 +48,7 @@ pub(super) struct Capture {
     #[serde(default)]
     journal: bool,
     #[serde(default)]
-    afresh: bool,
+    fresh: bool,
     check: Option<Span>,
     pin: Option<PathBuf>,
     #[serde(default)]
@@ -128,6 +128,8 @@ pub(super) struct Apply {
     max_bytes: Option<u64>,
     max_files: Option<u64>,
     #[serde(default)]
+    allow_delete: bool,
+    #[serde(default)]
     privileged: bool,
     check: Option<Span>,
 }
@@ -182,7 +184,7 @@ impl Section for Capture {
         Job::Capture(capture::Settings {
             tree: folder.join(self.tree.get_ref()),
             log: folder.join(self.log.get_ref()),
-            afresh: self.afresh,
+            fresh: self.fresh,
             journal: self.journal,
             pin: self.pin.map(|pin| folder.join(pin)),
             allow: self.allow,
@@ -322,6 +324,7 @@ impl Section for Apply {
                 in_place: self.in_place,
                 max_bytes: self.max_bytes,
                 max_files: self.max_files,
+                allow_delete: self.allow_delete,
                 ..Options::default()
             },
             anew: self.fresh,

@@ -52,13 +52,13 @@ fn a_whole_file_is_taken() {
         .read(&format!(
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
              http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
-             {CAPTURE}journal = true\nafresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
+             {CAPTURE}journal = true\nfresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
              rate_limit = \"50MiB\"\nkeep = \"10GiB\"\n\
              include = [\"data\", \"*.db\"]\nexclude = [\"*.tmp\"]\n\
              {SERVE}replicas = 3\nsynced = true\n\
              {PUBLISH}replicas = 1\nsynced = true\nmax_bytes = 9\nallow_loss = true\ndomain = \"hub\"\n\
              {RECEIVE}fresh = true\nkeep = \"1MiB\"\n\
-             {APPLY}fresh = true\nrepair = true\nin_place = 1\nmax_bytes = 2\nmax_files = 3\nprivileged = true\n\
+             {APPLY}fresh = true\nrepair = true\nin_place = 1\nmax_bytes = 2\nmax_files = 3\nallow_delete = true\nprivileged = true\n\
              check = \"1h\"\n"
         ))
         .unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "how the captures and the test speak")]
 
 mod narrowed;
+mod other_tree;
 mod pinned;
 mod running;
 
@@ -218,28 +219,5 @@ fn a_number_that_another_file_has_by_now_is_taken_up() {
         second.wait("ready");
         second.kill();
         place.check(&[]);
-    });
-}
-
-#[test]
-fn a_log_of_another_tree_begins_anew() {
-    within(|bed| {
-        let Some(disk) = bed.mount(Format::Ext4, "source") else {
-            return;
-        };
-        let (one, mut other) = (
-            Place::new(&disk, bed.scratch(), 0),
-            Place::new(&disk, bed.scratch(), 1),
-        );
-        other.log.clone_from(&one.log);
-        shell(&one.tree, "echo one >one");
-        shell(&other.tree, "echo two >two; mkdir more");
-        for place in [&one, &other] {
-            let mut running = Running::start(place);
-            running.wait("ready");
-            running.kill();
-            place.check(&[]);
-        }
-        assert_eq!(starts(&one.log), 2);
     });
 }

@@ -1,0 +1,209 @@
+//! Looks at a step before anything is changed: whether it would remove most of the replica, and whether there is room
+//! for it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Dir, FileType, OFlags};
+use rustix::io::Errno;
+
+use super::folders::{self, Folders, called};
+use super::plan::{Directory, Plan, View};
+use crate::record::{File, Kind, Name};
+use crate::space::{self, Allocation, Space};
+use crate::tree::{Node, Tree};
+
+/// A step may always remove so many files.
+const MAX_UNGUARDED: u64 = 100;
+
+/// Files of all kinds that a step removes: whose paths nothing has afterwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Deletion {
+    pub(super) removed: u64,
+    /// Files of the replica before.
+    pub(super) files: u64,
+}
+
+impl Deletion {
+    /// What a step removes; none where that is little.
+    pub(super) fn of_step(view: View<'_>) -> Option<Self> {
+        let gone = view
+            .fold
+            .before
+            .keys()
+            .filter(|file| is_removed(view, **file));
+        let removed = gone.count() as u64;
+        // Only then it is worth to count all.
+        if removed <= MAX_UNGUARDED {
+            return None;
+        }
+        let before = &view.fold.before;
+        let tree = &view.fold.tree;
+        let untouched = tree.files().filter(|(file, _)| !before.contains_key(file));
+        let all = untouched
+            .map(|(file, _)| file)
+            .chain(before.keys().copied());
+        let files = all.filter(|file| view.applied(*file).is_some()).count() as u64;
+        Self { removed, files }.if_large()
+    }
+
+    /// What is lost where the tree in an open directory is replaced by another one.
+    pub(super) fn of_replacement(there: &OwnedFd, by: &Tree) -> Option<Self> {
+        let mut deletion = Self::default();
+        let mut left = vec![(PathBuf::new(), by.root())];
+        while let Some((below, directory)) = left.pop() {
+            // What cannot be read is not counted: the replacement may still fail, or succeed, at it.
+            let _ = deletion.count(there, (below.as_path(), directory), by, &mut left);
+        }
+        deletion.if_large()
+    }
+
+    fn count(
+        &mut self,
+        top: &OwnedFd,
+        (below, directory): (&Path, Option<File>),
+        by: &Tree,
+        left: &mut Vec<(PathBuf, Option<File>)>,
+    ) -> Result<(), Errno> {
+        let path = match below.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => below,
+        };
+        let listed = folders::open(top, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        for entry in Dir::read_from(&listed)? {
+            let entry = entry?;
+            let Ok(name) = Name::new(entry.file_name().to_bytes()) else {
+                continue;
+            };
+            let file = directory.and_then(|directory| by.child(directory, &name));
+            self.files += 1;
+            self.removed += u64::from(file.is_none());
+            if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                left.push((below.join(OsStr::from_bytes(name.as_bytes())), file));
+            }
+        }
+        Ok(())
+    }
+
+    fn if_large(self) -> Option<Self> {
+        let large = self.removed > MAX_UNGUARDED && self.removed.saturating_mul(2) > self.files;
+        large.then_some(self)
+    }
+}
+
+/// Whether a file was shown, and neither it nor another one at any of its paths is.
+fn is_removed(view: View<'_>, file: File) -> bool {
+    let Some(node) = view.applied(file).filter(|_| view.after(file).is_none()) else {
+        return false;
+    };
+    let names = view.names_before(node);
+    !names
+        .iter()
+        .any(|(directory, name)| is_taken(view, *directory, name))
+}
+
+/// Whether the path that a name had before the step leads to a file after it.
+fn is_taken(view: View<'_>, directory: Directory, name: &Name) -> bool {
+    let tree = &view.fold.tree;
+    let mut names = vec![name.clone()];
+    let mut at = directory;
+    while let Some(file) = at {
+        let above = view
+            .applied(file)
+            .and_then(|node| view.names_before(node).pop_first());
+        let Some((directory, name)) = above else {
+            return false;
+        };
+        names.push(name);
+        at = directory;
+    }
+    let mut reached = tree.root();
+    while let Some(name) = names.pop() {
+        reached = reached.and_then(|directory| tree.child(directory, &name));
+    }
+    reached.is_some_and(|file| view.after(file).is_some())
+}
+
+/// What a step needs, and what there is, where that is too little.
+pub(super) fn missing_space(
+    view: View<'_>,
+    plan: &Plan,
+    folders: &Folders,
+) -> io::Result<Option<(Space, Space)>> {
+    let left = Space::left(&folders.staging)?;
+    let allocation = Allocation::of(&folders.staging)?;
+    let mut needs = Space {
+        bytes: 0,
+        files: plan.fresh.len() as u64,
+    };
+    if allocation != Allocation::Unknown {
+        // Most often even this is little.
+        needs.bytes = sum(plan, view, |_, node| match node.kind {
+            Kind::Regular => node.size.saturating_add(space::BLOCK),
+            _ => space::BLOCK,
+        });
+    }
+    if needs.fits(left) {
+        return Ok(None);
+    }
+    if allocation != Allocation::Unknown {
+        needs.bytes = sum(plan, view, |file, node| {
+            let said = allocation.bytes(node, view.fold.contents.get(file));
+            match allocation {
+                Allocation::Plain => said.saturating_add(copied(view, file, node, folders)),
+                Allocation::Shared | Allocation::Packed | Allocation::Unknown => said,
+            }
+        });
+    }
+    Ok((!needs.fits(left)).then_some((needs, left)))
+}
+
+/// Of new files, and what those grow by that are changed in place.
+fn sum(plan: &Plan, view: View<'_>, of: impl Fn(File, &Node) -> u64) -> u64 {
+    let new = plan.fresh.iter().filter_map(|file| {
+        let node = view.after(*file)?;
+        Some(of(*file, node))
+    });
+    let grown = plan.in_place.iter().filter_map(|file| {
+        let (was, now) = (view.before(*file)?, view.after(*file)?);
+        let written = Allocation::Plain.bytes(now, view.fold.contents.get(*file));
+        Some(now.size.saturating_sub(was.size).min(written))
+    });
+    new.chain(grown).fold(0, u64::saturating_add)
+}
+
+/// Bytes that a new file takes over from what it was: as many as that has on the disk, at most.
+fn copied(view: View<'_>, file: File, node: &Node, folders: &Folders) -> u64 {
+    let extents = view.fold.contents.get(file);
+    let was = view.before(file).filter(|was| was.kind == Kind::Regular);
+    if node.kind != Kind::Regular || extents.is_some_and(|extents| extents.covers(node.size)) {
+        return 0;
+    }
+    let Some(was) = was else {
+        return 0;
+    };
+    let on_disk = path_before(view, was).and_then(|path| {
+        let there = folders::open(&folders.tree, &path, OFlags::PATH).ok()?;
+        let blocks = fs::fstat(&there).ok()?.st_blocks;
+        u64::try_from(blocks).ok()?.checked_mul(512)
+    });
+    // One that is not there is said when it is needed.
+    on_disk
+        .unwrap_or(0)
+        .min(node.size.next_multiple_of(space::BLOCK))
+}
+
+/// Where a file is on the disk, below the root.
+fn path_before(view: View<'_>, node: &Node) -> Option<PathBuf> {
+    let (mut directory, name) = view.names_before(node).pop_first()?;
+    let mut names = vec![name];
+    while let Some(file) = directory {
+        let (above, name) = view.names_before(view.applied(file)?).pop_first()?;
+        names.push(name);
+        directory = above;
+    }
+    Some(names.iter().rev().map(called).collect())
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Longer files have no key. In bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_LEN: u64 = 1 << 20;
 const OTHERS: u32 = 0o077;
 
 /// Reads a text file that belongs to the caller or to root, and that nobody but its owner can read or change.
@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> io::Result<String> {
         return Err(refused("others can open the file; chmod 600 it".to_owned()));
     }
     let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text)?;
+    file.take(MAX_LEN).read_to_string(&mut text)?;
     Ok(text)
 }
 

@@ -331,8 +331,15 @@ mod tests {
         std::os::unix::fs::symlink("file", top.join("symlink")).unwrap();
         let folder = Folder::open(&top).unwrap();
         let (at, none) = (folder.as_fd(), Mode::empty());
-        for open in [open_by_name, open_beneath::<BorrowedFd<'_>, &OsStr>] {
-            let open = |name: &str| open(at, OsStr::new(name), OFlags::RDONLY, none).map(drop);
+        for has_openat2 in [false, true] {
+            let open = |name: &str| {
+                let (name, flags) = (OsStr::new(name), OFlags::RDONLY);
+                let opened = match has_openat2 {
+                    true => open_beneath(at, name, flags, none),
+                    false => open_by_name(at, name, flags, none),
+                };
+                opened.map(drop)
+            };
             assert_eq!(open("file"), Ok(()));
             assert_eq!(open("symlink"), Err(Errno::LOOP));
             assert_eq!(open("none"), Err(Errno::NOENT));

@@ -145,6 +145,7 @@ impl Consumer {
                     }
                 }
                 Delivery::Other => {}
+                Delivery::Foreign => panic!("a message of another sender"),
                 Delivery::Gap => panic!("a gap after {} messages", stored.len()),
             }
         }

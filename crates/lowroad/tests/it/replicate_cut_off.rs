@@ -62,14 +62,14 @@ fn attributes(file: File, mode: u16) -> Entry {
 }
 
 /// Files that are made, in the tree or beside it.
-fn made(folder: &Path) -> usize {
+fn count_files(folder: &Path) -> usize {
     let count = |tree: &str| fs::read_dir(folder.join(tree)).map_or(0, Iterator::count);
     count("replica/tree") + count("replica/staging/tree")
 }
 
 /// Waits until some files are there, and sends a signal. What the program says, and its exit code.
-fn ended(mut program: Child, signal: Signal, folder: &Path) -> (String, Option<i32>) {
-    while made(folder) < 200 {
+fn interrupt(mut program: Child, signal: Signal, folder: &Path) -> (String, Option<i32>) {
+    while count_files(folder) < 200 {
         assert!(program.try_wait().unwrap().is_none(), "it has ended");
         thread::sleep(Duration::from_millis(1));
     }
@@ -96,13 +96,13 @@ fn a_signal_ends_apply_in_the_middle_of_a_step() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (said, code) = ended(program, signal, folder);
+        let (said, code) = interrupt(program, signal, folder);
         assert_eq!(code, Some(1), "{said}");
         assert!(
             said.contains("replica: ended in the middle of a step; the next"),
             "{said}"
         );
-        assert!((made(folder) as u64) < FILES, "all was made");
+        assert!((count_files(folder) as u64) < FILES, "all was made");
         let output = lowroad(&["replicate", "apply", "log", "--to", "replica"], folder);
         assert!(output.status.success(), "{output:?}");
         let output = lowroad(
@@ -110,6 +110,6 @@ fn a_signal_ends_apply_in_the_middle_of_a_step() {
             folder,
         );
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(made(folder) as u64, FILES);
+        assert_eq!(count_files(folder) as u64, FILES);
     }
 }

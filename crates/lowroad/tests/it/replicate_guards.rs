@@ -220,7 +220,7 @@ fn a_replica_is_not_emptied_before_that_is_allowed() {
     assert!(!errors.contains("panicked"), "{errors}");
 }
 
-const ROOM: &str = r#"
+const CAPACITY: &str = r#"
 "$1" replicate --json capture --tree disk/app --to log >said &
 capture=$!
 ready said
@@ -252,7 +252,7 @@ umount replica
 #[test]
 fn a_replica_without_room_waits_and_goes_on_when_there_is_some() {
     let folder = tempfile::tempdir().unwrap();
-    on_ext4(ROOM, folder.path());
+    on_ext4(CAPACITY, folder.path());
 }
 
 const READY: &str = r#"

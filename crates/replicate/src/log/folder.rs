@@ -64,7 +64,8 @@ enum FolderKind {
 
 impl FolderKind {
     fn of(folder: &Path) -> Result<Self, Error> {
-        match segment::list(folder) {
+        let listed = segment::open_folder(folder).and_then(|folder| segment::list(&folder));
+        match listed {
             Ok(listing) if !listing.live.is_empty() => return Ok(Self::Log),
             Ok(_) => {}
             Err(Error::Io { source, .. }) => match source.kind() {

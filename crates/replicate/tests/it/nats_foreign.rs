@@ -204,7 +204,7 @@ fn messages_of_others_before_behind_and_among_those_of_the_log_are_passed_over()
 }
 
 #[test]
-fn a_message_of_another_log_among_those_of_a_copys_own_is_passed_over() {
+fn a_message_of_another_log_in_a_stream_is_skipped() {
     let (Some(mut bed), Some(mut forger)) = (Bed::start(false), Bed::start(false)) else {
         return;
     };

@@ -70,8 +70,11 @@ fn names(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// What somebody else could put under a name: what it is called in the error, and how it is made.
-fn traps(victim: &Path) -> Vec<(&'static str, Box<dyn Fn(&Path) + '_>)> {
+/// Creates a file of some kind at a path.
+type Create<'a> = Box<dyn Fn(&Path) + 'a>;
+
+/// Files that another user could put in place of a state or a lock, each with its name in the error.
+fn traps(victim: &Path) -> Vec<(&'static str, Create<'_>)> {
     let node = |arguments: &'static [&'static str]| {
         move |at: &Path| {
             let made = Command::new("mknod").arg(at).args(arguments).status();

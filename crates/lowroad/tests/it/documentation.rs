@@ -7,6 +7,7 @@ use std::process::Command;
 
 const RELAY: &str = include_str!("../../../../docs/src/relay.md");
 const REPLICATE: &str = include_str!("../../../../docs/src/replicate-run.md");
+const REPLICA_UNIT: &str = include_str!("../../../../packaging/lowroad-replica.service");
 
 #[test]
 fn the_relay_page_lists_the_datapaths_there_are() {
@@ -142,6 +143,7 @@ fn the_units_are_ones_that_systemd_takes() {
             "lowroad-replicate.service",
             include_str!("../../../../packaging/lowroad-replicate.service"),
         ),
+        ("lowroad-replica.service", REPLICA_UNIT),
     ] {
         // It looks whether the program is there.
         let unit = unit.replace("/usr/bin/lowroad", env!("CARGO_BIN_EXE_lowroad"));
@@ -158,6 +160,19 @@ fn the_units_are_ones_that_systemd_takes() {
             "{name}: {said}"
         );
     }
+}
+
+#[test]
+fn the_replicas_user_exists_and_owns_its_files() {
+    let users = include_str!("../../../../packaging/lowroad.sysusers");
+    let user = REPLICA_UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("User="));
+    let user = user.expect("the unit names a user");
+    assert!(users.contains(&format!("u {user} ")));
+    // Keys are refused if others can read them, so they belong to this user.
+    let owned = |line: &&str| line.contains(&format!("-o {user}")) && line.contains("/etc/lowroad");
+    assert!(REPLICATE.lines().any(|line| owned(&line)), "{user}");
 }
 
 #[test]

@@ -132,6 +132,72 @@ kill -INT $capture
 wait $capture
 "#;
 
+/// An edge as a service of its own user: it receives over TCP, applies, and answers on its control socket.
+const EDGE_SCRIPT: &str = r#"
+"$1" replicate keys keys --server 127.0.0.1 --client edge >made
+cat >source.toml <<END
+[replicate]
+control = "source.sock"
+[[serve]]
+log = "log"
+listen = "127.0.0.1:0"
+cert = "keys/server.pem"
+key = "keys/server.key"
+clients_ca = "keys/ca.pem"
+END
+"$1" replicate --json run --config source.toml >source.said &
+source=$!
+ready source.said
+"$1" replicate --json status --control source.sock >status.json
+port=$(grep -o '"listen": "127.0.0.1:[0-9]*' status.json | grep -o '[0-9]*$')
+cp keys/ca.pem keys/edge.pem keys/edge.key home
+chmod 400 home/edge.key
+chmod 444 home/*.pem
+chown 65534 home/edge.key
+cat >home/replica.toml <<END
+[replicate]
+control = "replica.sock"
+[[receive]]
+from = "tcp://127.0.0.1:$port"
+log = "log"
+cert = "edge.pem"
+key = "edge.key"
+server_ca = "ca.pem"
+[[apply]]
+log = "log"
+to = "replica"
+END
+edge="setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set=-all --no-new-privs"
+cd home
+$edge ../program replicate run --config replica.toml --check
+$edge ../program replicate --json run --config replica.toml >edge.said &
+edge_pid=$!
+ready edge.said
+cd ..
+echo more >>disk/app/closed/in/f
+until test "$(cat home/replica/tree/closed/in/f)" = "$(cat disk/app/closed/in/f)"; do
+    sleep 0.05
+done
+alike
+test "$(stat -c %u home/replica/tree/closed/in/f)" = 65534
+(cd home && $edge ../program replicate status --control replica.sock) | grep '^apply-1  running'
+kill -TERM $edge_pid
+wait $edge_pid
+kill -TERM $source
+wait $source
+kill -INT $capture
+wait $capture
+"#;
+
+#[test]
+fn an_edge_needs_no_privileges() {
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        return skip(Class::Core, "no setpriv: apt install util-linux");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    on_ext4(&format!("{SETUP_SCRIPT}{EDGE_SCRIPT}"), folder.path());
+}
+
 #[test]
 fn attributes_of_what_is_read_only_are_those_of_the_source() {
     if Command::new("python3").arg("--version").output().is_err() {

@@ -11,8 +11,13 @@ pub use crate::record::field::Malformed;
 const START: u8 = 1;
 const EPOCH: u8 = 2;
 const PATTERNS: u8 = 14;
-const SOURCE: u8 = 15;
-const BARRIER: u8 = 16;
+
+/// Notes are about the log and change no file. Each has the tag of patterns and begins as patterns never do: with a
+/// pattern that is not UTF-8. A reader that knows no notes but goes by tags and lengths passes over them.
+const NOTE: [u8; 13] = [1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0, 0, 0, 0];
+/// Tags of notes.
+const SOURCE: u8 = 1;
+const BARRIER: u8 = 2;
 
 /// Appends the record's bytes.
 pub fn encode(record: &Record, to: &mut Vec<u8>) {
@@ -28,7 +33,7 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
             number.put(to);
         }
         Entry::Source(source) => {
-            to.push(SOURCE);
+            begin_note(SOURCE, to);
             source.put(to);
         }
         Entry::Patterns(patterns) => {
@@ -36,7 +41,7 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
             patterns.include.put(to);
             patterns.exclude.put(to);
         }
-        Entry::Barrier => to.push(BARRIER),
+        Entry::Barrier => begin_note(BARRIER, to),
         Entry::Change(change) => change.encode(to),
     }
 }
@@ -54,12 +59,16 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         EPOCH => Entry::Epoch {
             number: from.u64()?,
         },
-        BARRIER => Entry::Barrier,
-        SOURCE => Entry::Source(Source::take(&mut from)?),
-        PATTERNS => Entry::Patterns(Patterns {
-            include: Field::take(&mut from)?,
-            exclude: Field::take(&mut from)?,
-        }),
+        PATTERNS => match from.0.strip_prefix(&NOTE) {
+            Some(rest) => {
+                from.0 = rest;
+                decode_note(&mut from)?
+            }
+            None => Entry::Patterns(Patterns {
+                include: Field::take(&mut from)?,
+                exclude: Field::take(&mut from)?,
+            }),
+        },
         tag => Entry::Change(Change::decode(tag, &mut from)?),
     };
     if from.0.is_empty() {
@@ -70,6 +79,23 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         })
     } else {
         Err(Malformed::Long(from.0.len()))
+    }
+}
+
+fn begin_note(tag: u8, to: &mut Vec<u8>) {
+    to.push(PATTERNS);
+    to.extend(NOTE);
+    to.push(tag);
+}
+
+fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, Malformed> {
+    match from.u8()? {
+        SOURCE => Ok(Entry::Source(Source::take(from)?)),
+        BARRIER => Ok(Entry::Barrier),
+        value => Err(Malformed::Unknown {
+            what: "note",
+            value,
+        }),
     }
 }
 

@@ -91,7 +91,7 @@ fn change() -> impl Strategy<Value = Change> {
 const TAG: usize = 16;
 
 fn tags() -> impl Strategy<Value = u8> {
-    select([&[1, 2, 14, 15, 16], Change::TAGS].concat())
+    select([&[1, 2, 14], Change::TAGS].concat())
 }
 
 fn texts() -> impl Strategy<Value = Vec<String>> {

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 const RELAY: &str = include_str!("../../../../docs/src/relay.md");
-const REPLICATE: &str = include_str!("../../../../docs/src/replicate-run.md");
+const REPLICATE_KEYS: &str = include_str!("../../../../docs/src/replicate-configuration.md");
+const REPLICATE_SERVICE: &str = include_str!("../../../../docs/src/replicate-run.md");
 const REPLICA_UNIT: &str = include_str!("../../../../packaging/lowroad-replica.service");
 
 #[test]
@@ -90,7 +91,7 @@ fn the_replicate_page_explains_the_keys_there_are() {
             let within = keys(load, &format!("{table}\nhttp = {{ \"?\" = 0 }}\n"));
             known.extend(within.iter().map(|inner| format!("http.{inner}")));
         }
-        let explained = explained(REPLICATE, &format!("`{table}`"));
+        let explained = explained(REPLICATE_KEYS, &format!("`{table}`"));
         assert_eq!(explained, known, "the table of {table}");
     }
 }
@@ -172,7 +173,7 @@ fn the_replicas_user_exists_and_owns_its_files() {
     assert!(users.contains(&format!("u {user} ")));
     // Keys are refused if others can read them, so they belong to this user.
     let owned = |line: &&str| line.contains(&format!("-o {user}")) && line.contains("/etc/lowroad");
-    assert!(REPLICATE.lines().any(|line| owned(&line)), "{user}");
+    assert!(REPLICATE_SERVICE.lines().any(|line| owned(&line)), "{user}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The hash of a tree, for two sides that never see each other's bytes. docs/src/replicate.md has its
+//! The hash of a tree, for two sides that never see each other's bytes. docs/src/replicate-verify.md has its
 //! definition: who changes anything here makes another hash, and gives [`TREE`] another number.
 
 use std::fmt;

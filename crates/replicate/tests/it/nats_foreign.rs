@@ -293,7 +293,7 @@ fn a_stream_that_the_servers_have_lost_is_made_and_published_again() {
 /// The servers' configuration in the documentation: exactly these permissions.
 #[test]
 fn the_permissions_that_the_documentation_names_are_enough() {
-    const DOCUMENT: &str = include_str!("../../../../docs/src/replicate.md");
+    const DOCUMENT: &str = include_str!("../../../../docs/src/replicate-nats.md");
     let begin = DOCUMENT.find("authorization {").unwrap();
     let end = begin + DOCUMENT[begin..].find("```").unwrap();
     let users = DOCUMENT[begin..end].replace("\"...\"", "\"secret\"");

@@ -1,9 +1,17 @@
-//! The page on comparing says what there is: every experiment, every option.
+//! The pages on comparing say what there is: every experiment, every option.
 
 use crate::common::{lowroad, stdout, succeeded};
 use serde_json::Value;
 
-const PAGE: &str = include_str!("../../../../docs/src/compare.md");
+const EXPERIMENTS: &str = include_str!("../../../../docs/src/compare-experiments.md");
+/// Each command, and the page that has the table of its options.
+const OPTIONS: [(&str, &str); 2] = [
+    ("compare", include_str!("../../../../docs/src/compare.md")),
+    (
+        "report",
+        include_str!("../../../../docs/src/compare-report.md"),
+    ),
+];
 
 #[test]
 fn every_experiment_has_a_row() {
@@ -12,14 +20,13 @@ fn every_experiment_has_a_row() {
     let experiments: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     for experiment in experiments {
         let row = format!("| `{}` |", experiment["name"].as_str().unwrap());
-        assert!(PAGE.contains(&row), "{row} is missing");
+        assert!(EXPERIMENTS.contains(&row), "{row} is missing");
     }
 }
 
 #[test]
 fn options_and_rows_match() {
-    let mut options = Vec::new();
-    for command in ["compare", "report"] {
+    for (command, page) in OPTIONS {
         let help = stdout(&lowroad(&[command, "--help"]).output().unwrap());
         let named = help.lines().map(str::trim_start).filter_map(|line| {
             let option = line.strip_prefix("-h, ").unwrap_or(line);
@@ -27,19 +34,19 @@ fn options_and_rows_match() {
                 .starts_with("--")
                 .then(|| option.split(' ').next().unwrap().to_owned())
         });
-        options.extend(named.filter(|option| option != "--help"));
-    }
-    let has_row = |option: &str| {
-        PAGE.contains(&format!("\n| `{option}` |")) || PAGE.contains(&format!("\n| `{option} "))
-    };
-    for option in &options {
-        assert!(has_row(option), "{option} is missing");
-    }
-    for row in PAGE.lines().filter_map(|line| line.strip_prefix("| `--")) {
-        let name = row.split(['`', ' ']).next().unwrap();
-        assert!(
-            options.contains(&format!("--{name}")),
-            "there is no --{name}"
-        );
+        let options: Vec<String> = named.filter(|option| option != "--help").collect();
+        let has_row = |option: &str| {
+            page.contains(&format!("\n| `{option}` |")) || page.contains(&format!("\n| `{option} "))
+        };
+        for option in &options {
+            assert!(has_row(option), "{command}: {option} is missing");
+        }
+        for row in page.lines().filter_map(|line| line.strip_prefix("| `--")) {
+            let name = row.split(['`', ' ']).next().unwrap();
+            assert!(
+                options.contains(&format!("--{name}")),
+                "{command} has no --{name}"
+            );
+        }
     }
 }

@@ -19,7 +19,7 @@ duration = "600ms"
 "#;
 
 /// The page that shows a whole file.
-const PAGE: &str = include_str!("../../../../docs/src/compare.md");
+const PAGE: &str = include_str!("../../../../docs/src/experiment-file.md");
 
 fn parse(text: &str) -> Result<Plan, Error> {
     crate::catalog::parse(&Document::new("mine.toml", text))

@@ -21,12 +21,14 @@ fn the_relay_page_lists_the_datapaths_there_are() {
 #[test]
 fn the_features_page_lists_what_there_is() {
     const FEATURES: &str = include_str!("../../../../docs/src/features.md");
+    const SCHEMAS: &str = include_str!("../../../../docs/src/features-schemas.md");
     let datapaths = features::live::datapaths();
-    let datapaths = datapaths.iter().map(|datapath| datapath.name());
-    let schemas = features::schema::SCHEMAS.iter().map(|schema| schema.name);
-    for name in datapaths.chain(schemas) {
+    let datapaths = datapaths.iter().map(|datapath| (FEATURES, datapath.name()));
+    let schemas = features::schema::SCHEMAS.iter();
+    let schemas = schemas.map(|schema| (SCHEMAS, schema.name));
+    for (page, name) in datapaths.chain(schemas) {
         let row = format!("| `{name}` |");
-        assert!(FEATURES.contains(&row), "{row} is missing");
+        assert!(page.contains(&row), "{row} is missing");
     }
 }
 

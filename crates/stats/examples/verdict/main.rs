@@ -1,5 +1,5 @@
 //! How often the verdict claims a difference that is not there, and how often it finds one that is: the tables of
-//! docs/src/method.md. The argument is the number of simulated reports; 20 000 take some minutes.
+//! docs/src/method-verdict.md. The argument is the number of simulated reports; 20 000 take some minutes.
 #![allow(clippy::print_stdout, reason = "the tables are the result")]
 
 mod noise;

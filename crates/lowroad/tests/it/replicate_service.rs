@@ -413,7 +413,7 @@ fn a_wrong_file_is_one_line_that_says_where() {
 
 /// What the guide says to do, in its order. A file's text follows its name.
 fn guide() -> String {
-    const PAGE: &str = include_str!("../../../../docs/src/replicate.md");
+    const PAGE: &str = include_str!("../../../../docs/src/replicate-run.md");
     let (_, page) = PAGE.split_once("in five minutes\n").unwrap();
     let (page, _) = page.split_once("\n## ").unwrap();
     let parts: Vec<_> = page.split("```").collect();

@@ -271,7 +271,7 @@ grep -q '^error: 1 of 1 parts did not work to the end: apply-1$' none.failures
 # A tree that is not on a disk of which a capture can tell is this machine's failure, before anything begins.
 mkdir memory
 mount -t tmpfs none memory
-sed 's,disk/app,memory,' run.toml >memory.toml
+sed 's,disk/app,memory,; s,^log = .*,log = "memory-log",' run.toml >memory.toml
 code=0
 "$1" replicate run --config memory.toml 2>memory.failures || code=$?
 test $code = 3

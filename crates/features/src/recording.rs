@@ -219,10 +219,16 @@ impl Shared {
     }
 
     fn fail(&self, error: Error) {
-        self.failed.store(true, Ordering::Relaxed);
         let mut first = self.error();
+        // The rows go on where nobody reads the capture any more.
+        let is_failure = !error.is_closed_pipe();
+        self.failed.fetch_or(is_failure, Ordering::Relaxed);
         if first.is_none() {
-            tracing::warn!("{error}: packets are missing from the capture until it can be written");
+            if is_failure {
+                tracing::warn!(
+                    "{error}: packets are missing from the capture until it can be written"
+                );
+            }
             *first = Some(error);
         }
     }

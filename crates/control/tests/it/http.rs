@@ -274,7 +274,7 @@ fn without_a_private_token_file_it_does_not_start() {
         "{missing}"
     );
     for (text, mode, reason) in [
-        (TOKEN, 0o640, "others can read it; chmod 600 it"),
+        (TOKEN, 0o640, "others can open the file; chmod 600 it"),
         ("short", 0o600, "the token is shorter than 16 characters"),
         ("", 0o600, "the token is shorter than 16 characters"),
     ] {

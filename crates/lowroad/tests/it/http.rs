@@ -90,7 +90,7 @@ fn a_token_that_others_can_read_is_refused() {
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("token: others can read it; chmod 600 it"),
+        said.contains("token: others can open the file; chmod 600 it"),
         "{said}"
     );
 }

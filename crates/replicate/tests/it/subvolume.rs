@@ -30,7 +30,8 @@ fn a_subvolume_is_left_out_by_who_captures_and_by_who_compares() {
         let on = &mut |_: &Progress| ControlFlow::Continue(());
         let verdict = verify::verify(&log, None, &tree, Scope::default(), on).unwrap();
         assert!(verdict.equal(), "{verdict:#?}");
-        assert_eq!((verdict.names, verdict.mounted), (2, 2), "{verdict:#?}");
+        // The root, `d` and `file`; two subvolumes.
+        assert_eq!((verdict.names, verdict.mounted), (3, 2), "{verdict:#?}");
         let summary = verify::hash_log(&log, None, Scope::default(), on).unwrap();
         let patterns = replicate::patterns::Patterns::default();
         let folder = verify::hash_folder(&tree, &patterns, Scope::default(), on).unwrap();

@@ -145,6 +145,9 @@ impl Live {
         self.watch(shutdown, &*running, session);
         let Ended { counters, failed } = running.stop();
         session.before = session.before.and(counters);
+        // While it waits for the device, its metrics are those of all that it has seen.
+        let before = session.before;
+        session.update(&before);
         Ok(failed)
     }
 

@@ -127,13 +127,14 @@ fn with_wait_it_goes_on_when_its_device_is_back() {
     for name in ["recv", "tpacket", "xdp-flow", "tc-flow"] {
         let arguments = ["--schema", "nfstream.v1", "--datapath", name, "--wait"];
         let mut capture = Capture::start(&format!("live-back-{name}"), &arguments);
-        let before = capture.feed();
+        capture.feed();
         delete_device(&capture.home);
         let deadline = Instant::now() + Duration::from_secs(60);
         while !capture.warned().contains("waiting until it is back") {
             assert!(Instant::now() < deadline, "{name}: {}", capture.warned());
             thread::sleep(Duration::from_millis(50));
         }
+        let before = capture.scrape();
         capture.home.run(|| {
             let mut netlink = Netlink::new().unwrap();
             let (near, far) = (LinkSpec::new("near"), LinkSpec::new("far"));

@@ -180,7 +180,7 @@ test $(has) = 150
 code=0
 "$1" replicate apply log --to replica 2>refusal || code=$?
 test $code = 2
-grep -q 'would remove 151 of the 15[0-9] files of replica: nothing was changed' refusal
+grep -q 'would remove 151 of the 15[0-9] files of replica; nothing was changed' refusal
 code=0
 timeout 60 "$1" replicate apply log --to replica --follow 2>refusal || code=$?
 test $code = 2
@@ -225,11 +225,13 @@ const CAPACITY: &str = r#"
 capture=$!
 ready said
 mkdir replica
-mount -t tmpfs -o size=2m none replica
+mount -t tmpfs -o size=2m,mode=755 none replica
 "$1" replicate --json apply log --to replica --follow >applied 2>errors &
 apply=$!
 ready applied
-head -c 6000000 /dev/urandom >disk/app/large
+# Moved in, so that it is in one epoch.
+head -c 6000000 /dev/urandom >disk/large
+mv disk/large disk/app/large
 until grep -q 'needs room for [0-9]* bytes and [0-9]* files, and there is room for [0-9]* bytes' errors; do
     kill -0 $apply
     sleep 0.05

@@ -284,10 +284,13 @@ impl Step<'_> {
         let (staging, called) = (Arc::clone(&self.folders.staging), called(name));
         self.maker.gate.pass()?;
         if is_directory {
-            if let Err(Errno::NOTDIR) = fs::renameat(&staging, &from, &at, called) {
-                fs::unlinkat(&at, called, AtFlags::empty())?;
-                self.maker.gate.pass()?;
-                fs::renameat(&staging, &from, &at, called)?;
+            match fs::renameat(&staging, &from, &at, called) {
+                Err(Errno::NOTDIR) => {
+                    fs::unlinkat(&at, called, AtFlags::empty())?;
+                    self.maker.gate.pass()?;
+                    fs::renameat(&staging, &from, &at, called)?;
+                }
+                renamed => renamed?,
             }
             self.folders.is_placed(file, directory, name.clone());
             return Ok(());

@@ -34,7 +34,7 @@ def wait_until(what: str, holds) -> None:
 
 
 #: As many frames as any datapath has room for while it does not run.
-BATCH = 50
+BATCH = 125
 
 
 def send(live: features.Live) -> None:

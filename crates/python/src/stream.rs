@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use features::live::Plan;
 use features::model::{Classifier, Search};
-use features::pcap::{self, Fault, Progress, Run};
+use features::pcap::{self, Captures, Fault, Progress, Run};
 use features::saved::SavedRows;
 use features::sink::{Nowhere, Scorer};
 use features::stream::{CaptureStream, Error, LiveHandle, LiveStream, Next, SavedStream};
@@ -164,11 +165,11 @@ impl Stream {
         partial: bool,
     ) -> PyResult<Self> {
         let name = path.display().to_string();
-        let threads = pcap::threads(threads, &path);
+        let threads = pcap::threads(threads, slice::from_ref(&path));
         let file = py
             .detach(move || open(&path))
             .map_err(|why| input(py, &format!("{name}: {why}")))?;
-        let stream = CaptureStream::start_on(threads, run, file, scorer);
+        let stream = CaptureStream::start_on(threads, run, Captures::one(file), scorer);
         let stream = stream.map_err(|error| failed(py, &error))?;
         let schema = stream.schema().clone();
         let control = Control::File(Arc::clone(stream.progress()));
@@ -363,7 +364,7 @@ impl Source {
             Self::Live(_) | Self::Ended(_) => return None,
         };
         let summary = stream.summary()?;
-        let fault = summary.input.as_ref().map(ToString::to_string);
+        let fault = summary.damaged.first().map(ToString::to_string);
         let mut more = json!({"stopped": summary.stopped, "fault": fault});
         if let Some(unscored) = stream.unscored() {
             more["unscored"] = unscored.into();

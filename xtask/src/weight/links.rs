@@ -7,8 +7,9 @@ use anyhow::Result;
 use crate::run;
 use crate::tally::Outcome;
 
-/// Packages whose programs people build, and the most crates that each may be built from.
-const LIMITS: &[(&str, usize)] = &[("lowroad", 252), ("compare", 246)];
+/// Packages whose programs people build, and the most crates that each may be built from. Both read captures
+/// compressed by xz and lz4, which take three crates and six seconds of a build.
+const LIMITS: &[(&str, usize)] = &[("lowroad", 252), ("compare", 249)];
 
 /// Beginnings of names of crates that took a third of the build, and why the programs do without them.
 const BARRED_CRATES: &[(&str, &str)] = &[

@@ -1,18 +1,20 @@
-//! The `pcap` datapath: a capture, from its first record to its last.
+//! The `pcap` datapath: captures, from the first record of the first to the last record of the last.
 
+mod captures;
+mod files;
 mod parallel;
 
 use std::fs;
 use std::io::Read;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use arrow_schema::SchemaRef;
 use datapath::{Classify, ErrorClass};
-use packet::pcap::{Block, Error as PcapError, Reader};
+use packet::pcap::Block;
 
 use crate::counters::{Counters, Refused, Seen, Unaccounted};
 use crate::extractor::{Done, RowExtractor};
@@ -20,6 +22,9 @@ use crate::options::Options;
 use crate::recording::Recorder;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
+
+pub use captures::{Captures, Damage, Input};
+pub use files::{NoFiles, captures as capture_files};
 
 /// How far a run has come; read by whoever shows it, from another thread.
 #[derive(Debug, Default)]
@@ -80,8 +85,10 @@ pub struct Summary {
     pub rows: u64,
     /// Rows that the sink did not take.
     pub lost_rows: u64,
-    /// Why reading ended before the end of the input.
-    pub input: Option<PcapError>,
+    /// Captures that were begun.
+    pub captures: u64,
+    /// The captures that could not be read to their end.
+    pub damaged: Vec<Damage>,
     /// Why writing ended before the end of the rows.
     pub output: Option<sink::Error>,
     /// It was stopped.
@@ -139,14 +146,14 @@ impl Summary {
                 rest,
             });
         }
-        if let Some(why) = &self.input {
+        if !self.damaged.is_empty() {
             let begins = self.counters.seen.packets > 0;
             let fault = if begins {
                 Fault::Input
             } else {
                 Fault::NoCapture
             };
-            return Err(fault(why.to_string()));
+            return Err(fault(self.describe_damage()));
         }
         self.counters.check()?;
         let seen = &self.counters.seen;
@@ -157,25 +164,48 @@ impl Summary {
     }
 }
 
-/// A run over one capture.
+/// The damaged captures that an error names.
+const NAMED: usize = 8;
+
+impl Summary {
+    /// The captures that could not be read to their end, and why.
+    fn describe_damage(&self) -> String {
+        let named = self.damaged.iter().take(NAMED).map(ToString::to_string);
+        let mut named = named.collect::<Vec<_>>().join("; ");
+        if let Some(others) = self.damaged.len().checked_sub(NAMED).filter(|n| *n > 0) {
+            named += &format!("; and {others} more");
+        }
+        if self.captures == 1 {
+            return named;
+        }
+        let (damaged, all) = (self.damaged.len(), self.captures);
+        format!("{damaged} of {all} captures are damaged: {named}")
+    }
+}
+
+/// A run over captures, which are read as one: a flow goes on from one to the next.
 #[derive(Debug)]
 pub struct Run {
     pub options: Options,
     pub schema: &'static Schema,
 }
 
-/// Bytes of a file from which on several threads read it.
+/// Bytes of all files from which on several threads read them.
 const LARGE: u64 = 256 << 20;
 /// Beyond, whoever reads the file could not keep them busy.
 const MOST_THREADS: usize = 8;
 
 /// As many threads as were asked for, or are worth while: more take less time, but not less work.
-pub fn threads(asked: Option<NonZeroU32>, file: &Path) -> NonZeroU32 {
+pub fn threads(asked: Option<NonZeroU32>, files: &[PathBuf]) -> NonZeroU32 {
     if let Some(asked) = asked {
         return asked;
     }
-    let is_large = fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() >= LARGE);
-    if !is_large {
+    let sizes = files.iter().filter_map(|file| fs::metadata(file).ok());
+    let size: u64 = sizes
+        .filter(fs::Metadata::is_file)
+        .map(|found| found.len())
+        .fold(0, u64::saturating_add);
+    if size < LARGE {
         return NonZeroU32::MIN;
     }
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -190,71 +220,84 @@ impl Run {
     }
 
     /// Reads a capture to its end, its first broken record, or a stop, and writes every row.
-    pub fn run(&self, input: impl Read, sink: Box<dyn Sink>, progress: &Progress) -> Summary {
-        self.run_recorded(input, sink, None, progress)
+    pub fn run(
+        &self,
+        input: impl Read + Send,
+        sink: Box<dyn Sink>,
+        progress: &Progress,
+    ) -> Summary {
+        self.run_recorded(Captures::one(input), sink, None, progress)
     }
 
-    /// The same, and the frames whose packets make rows are recorded.
+    /// The same of several captures, and the frames whose packets make rows are recorded.
     pub fn run_recorded(
         &self,
-        input: impl Read,
+        mut captures: Captures<'_>,
         sink: Box<dyn Sink>,
         recorder: Option<Recorder>,
         progress: &Progress,
     ) -> Summary {
-        let reader = match Reader::new(input) {
-            Ok(reader) => reader,
-            Err(error) => return not_begun(sink, error),
-        };
+        if !captures.begin() {
+            return not_begun(sink, captures);
+        }
         let work = RowExtractor::to_sink(self.schema, &self.options, sink);
         let mut work = work.recorded_by(recorder);
-        let (input, rest) = frames(reader, progress, &mut work);
-        summary(work.finish(), input, rest, progress)
+        let (ended, rest) = frames(&mut captures, progress, &mut work);
+        summary(work.finish(), captures, ended, rest, progress)
     }
 
     /// The same by so many workers: the same rows in another order.
     pub fn run_on(
         &self,
         workers: NonZeroU32,
-        input: impl Read,
+        mut captures: Captures<'_>,
         sink: Box<dyn Sink>,
         progress: &Progress,
     ) -> Summary {
         if workers == NonZeroU32::MIN {
-            return self.run(input, sink, progress);
+            return self.run_recorded(captures, sink, None, progress);
         }
-        let reader = match Reader::new(input) {
-            Ok(reader) => reader,
-            Err(error) => return not_begun(sink, error),
-        };
-        let (done, input, rest) = parallel::run(self, workers, reader, sink, progress);
-        summary(done, input, rest, progress)
+        if !captures.begin() {
+            return not_begun(sink, captures);
+        }
+        let (done, ended, rest) = parallel::run(self, workers, &mut captures, sink, progress);
+        summary(done, captures, ended, rest, progress)
     }
 }
 
 /// What is no capture leaves an output alone.
-fn not_begun(mut sink: Box<dyn Sink>, error: PcapError) -> Summary {
+fn not_begun(mut sink: Box<dyn Sink>, captures: Captures<'_>) -> Summary {
     sink.abandon();
+    let (captures, damaged) = captures.finish();
     Summary {
         counters: Counters::default(),
         rows: 0,
         lost_rows: 0,
-        input: Some(error),
+        captures,
+        damaged,
         output: None,
         stopped: false,
         ended: false,
     }
 }
 
-fn summary(done: Done, input: Result<bool, PcapError>, rest: Seen, progress: &Progress) -> Summary {
+fn summary(
+    done: Done,
+    captures: Captures<'_>,
+    ended: bool,
+    rest: Seen,
+    progress: &Progress,
+) -> Summary {
     let mut counters = done.counters;
     counters.seen = counters.seen.and(rest);
+    let (captures, damaged) = captures.finish();
     Summary {
         counters,
         rows: done.rows,
         lost_rows: done.lost_rows,
-        ended: matches!(input, Ok(true)),
-        input: input.err(),
+        ended: ended && damaged.is_empty(),
+        captures,
+        damaged,
         output: done.output.err(),
         stopped: progress.stop.load(Ordering::Relaxed),
     }
@@ -263,46 +306,35 @@ fn summary(done: Done, input: Result<bool, PcapError>, rest: Seen, progress: &Pr
 /// Takes every frame until there is none, the output takes no more, or a stop. Whether there are no more, and what
 /// was counted without being taken.
 fn frames(
-    mut reader: Reader<impl Read>,
+    captures: &mut Captures<'_>,
     progress: &Progress,
     work: &mut RowExtractor,
-) -> (Result<bool, PcapError>, Seen) {
+) -> (bool, Seen) {
     let mut rest = Seen::default();
-    let taken = take(&mut reader, progress, work);
-    let ended = match taken {
-        Ok(false) if work.has_failed() && !work.has_closed_pipe() => {
-            count_rest(&mut reader, progress, &mut rest)
-        }
-        taken => taken,
-    };
+    let mut ended = take(captures, progress, work);
+    if !ended && work.has_failed() && !work.has_closed_pipe() {
+        ended = count_rest(captures, progress, &mut rest);
+    }
     (ended, rest)
 }
 
 /// Counts the frames that follow once the output has failed, if the input ends by itself; whether there are no
 /// more.
-fn count_rest(
-    reader: &mut Reader<impl Read>,
-    progress: &Progress,
-    rest: &mut Seen,
-) -> Result<bool, PcapError> {
+fn count_rest(captures: &mut Captures<'_>, progress: &Progress, rest: &mut Seen) -> bool {
     let mut block = Block::new();
     while progress.counts_rest.load(Ordering::Relaxed) && !progress.stop.load(Ordering::Relaxed) {
-        if !reader.read_block(&mut block)? {
-            return Ok(true);
+        if !captures.read_block(&mut block) {
+            return true;
         }
         rest.pass_over(&block);
     }
-    Ok(false)
+    false
 }
 
-fn take(
-    reader: &mut Reader<impl Read>,
-    progress: &Progress,
-    work: &mut RowExtractor,
-) -> Result<bool, PcapError> {
+fn take(captures: &mut Captures<'_>, progress: &Progress, work: &mut RowExtractor) -> bool {
     let mut block = Block::new();
     let mut packets = 0;
-    while reader.read_block(&mut block)? {
+    while captures.read_block(&mut block) {
         if packets == 0
             && let Some(first) = block.get(0)
         {
@@ -315,8 +347,8 @@ fn take(
         progress.packets.store(packets, Ordering::Relaxed);
         progress.tell(0, work);
         if work.has_failed() || progress.stop.load(Ordering::Relaxed) {
-            return Ok(false);
+            return false;
         }
     }
-    Ok(true)
+    true
 }

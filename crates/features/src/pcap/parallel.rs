@@ -2,16 +2,15 @@
 //! and says when to look for flows that time has ended: all workers at the same frame, and at the same
 //! times as one alone would. So the rows are the same, whoever makes them.
 
-use std::io::Read;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use packet::pcap::{Block, Error as PcapError, Reader};
+use packet::pcap::Block;
 
-use super::{Progress, Run};
+use super::{Captures, Progress, Run};
 use crate::counters::{Counters, Seen};
 use crate::dissect::shard;
 use crate::extractor::{Done, Horizon, RowExtractor};
@@ -21,14 +20,14 @@ use crate::sink::{Shared, Sink};
 /// Blocks that wait for a worker, of about 1 MiB each.
 const AHEAD: usize = 4;
 
-/// Reads a capture to its end, its first broken record, or a stop; who made the rows is not told.
+/// Reads captures to their end, or a stop; who made the rows is not told.
 pub(super) fn run(
     run: &Run,
     workers: NonZeroU32,
-    mut reader: Reader<impl Read>,
+    captures: &mut Captures<'_>,
     sink: Box<dyn Sink>,
     progress: &Progress,
-) -> (Done, Result<bool, PcapError>, Seen) {
+) -> (Done, bool, Seen) {
     let sink = Shared::new(sink);
     let (pool, failed) = (Pool::default(), AtomicBool::new(false));
     let closed = AtomicBool::new(false);
@@ -61,20 +60,17 @@ pub(super) fn run(
             pool: &pool,
             horizon: Horizon::default(),
         };
-        let read = handout.read(&mut reader, progress, &failed);
+        let mut ended = handout.read(captures, progress, &failed);
         drop(handout);
         let mut rest = Seen::default();
-        let read = match read {
-            Ok(false) if failed.load(Ordering::Relaxed) && !closed.load(Ordering::Relaxed) => {
-                super::count_rest(&mut reader, progress, &mut rest)
-            }
-            read => read,
-        };
+        if !ended && failed.load(Ordering::Relaxed) && !closed.load(Ordering::Relaxed) {
+            ended = super::count_rest(captures, progress, &mut rest);
+        }
         let done = threads.into_iter().map(|thread| {
             let ended = thread.join();
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        (done.fold(nothing(), and), read, rest)
+        (done.fold(nothing(), and), ended, rest)
     })
 }
 
@@ -142,15 +138,15 @@ impl Handout<'_> {
     /// Whether there is nothing more to read.
     fn read(
         &mut self,
-        reader: &mut Reader<impl Read>,
+        captures: &mut Captures<'_>,
         progress: &Progress,
         failed: &AtomicBool,
-    ) -> Result<bool, PcapError> {
+    ) -> bool {
         let mut packets = 0;
         loop {
             let mut block = self.pool.block();
-            if !reader.read_block(&mut block)? {
-                return Ok(true);
+            if !captures.read_block(&mut block) {
+                return true;
             }
             let begin_ns = block.get(0).filter(|_| packets == 0);
             packets += u64::try_from(block.len()).unwrap_or(0);
@@ -158,7 +154,7 @@ impl Handout<'_> {
             self.hand_out(block, begin_ns);
             progress.packets.store(packets, Ordering::Relaxed);
             if failed.load(Ordering::Relaxed) || progress.stop.load(Ordering::Relaxed) {
-                return Ok(false);
+                return false;
             }
         }
     }

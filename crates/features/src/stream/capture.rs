@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::{DEPTH, Error, Next, Pull, queue, scored};
-use crate::pcap::{Progress, Run, Summary};
+use crate::pcap::{Captures, Progress, Run, Summary};
 use crate::sink::{Mode, Scorer, Unscored};
 
 /// Batches of a capture's rows. After a fault in the capture come the rows of what was before it, then
@@ -27,21 +27,21 @@ pub struct CaptureStream {
 impl CaptureStream {
     /// Begins to read.
     pub fn start(run: Run, input: impl Read + Send + 'static) -> io::Result<Self> {
-        Self::start_on(NonZeroU32::MIN, run, input, None)
+        Self::start_on(NonZeroU32::MIN, run, Captures::one(input), None)
     }
 
-    /// The same with so many workers, and with what a model says of each row where there is one.
+    /// The same of several captures with so many workers, and with what a model says of each row where there is one.
     pub fn start_on(
         workers: NonZeroU32,
         run: Run,
-        input: impl Read + Send + 'static,
+        captures: Captures<'static>,
         scorer: Option<Box<dyn Scorer>>,
     ) -> io::Result<Self> {
         let progress = Arc::<Progress>::default();
         let theirs = Arc::clone(&progress);
         let (outlet, batches) = queue(Mode::Whole, DEPTH);
         let (schema, sink, unscored) = scored(run.arrow_schema(), outlet, scorer);
-        let read = move || run.run_on(workers, input, sink, &theirs);
+        let read = move || run.run_on(workers, captures, sink, &theirs);
         Ok(Self {
             schema,
             progress,

@@ -16,7 +16,7 @@ use arrow_array::{
     UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use features::pcap::Progress;
+use features::pcap::{Captures, Progress};
 use features::sink::{FileSink, Format, Mode, Queue, Rotation, SchemaRef, Sink};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -226,7 +226,8 @@ fn packets_that_a_full_disk_kept_from_being_read_are_counted() {
                     progress.counts_rest.store(counts_rest, Ordering::Relaxed);
                     let threads = NonZeroU32::new(threads).unwrap();
                     let sink = Box::new(sink.unwrap());
-                    let summary = run.run_on(threads, capture.as_slice(), sink, &progress);
+                    let summary =
+                        run.run_on(threads, Captures::one(capture.as_slice()), sink, &progress);
                     let counters = summary.counters;
                     let what = format!("{format:?}, {threads} threads: {counters:?}");
                     assert_eq!(counters.unaccounted(), 0, "{what}");

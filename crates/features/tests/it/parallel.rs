@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use features::dissect::Tunnels;
-use features::pcap::{Progress, Run, Summary};
+use features::pcap::{Captures, Progress, Run, Summary};
 use features::sink::{Error, Nowhere, Sink, json_lines};
 use features::{Extractor, Options};
 use packet::pcap::{ETHERNET, Reader, Writer};
@@ -15,7 +15,12 @@ fn rows(run: &Run, workers: u32, capture: &[u8]) -> (Summary, Vec<String>) {
     let kept = Kept::default();
     let workers = NonZeroU32::new(workers).unwrap();
     let progress = Progress::default();
-    let summary = run.run_on(workers, capture, Box::new(kept.clone()), &progress);
+    let summary = run.run_on(
+        workers,
+        Captures::one(capture),
+        Box::new(kept.clone()),
+        &progress,
+    );
     let mut json = Vec::new();
     for batch in &*kept.0.lock().unwrap() {
         json.extend(json_lines(batch).unwrap());
@@ -36,7 +41,7 @@ fn check(name: &str, run: &Run, capture: &[u8]) {
             (alone.rows, alone.lost_rows),
             "{name}"
         );
-        let error = |summary: &Summary| summary.input.as_ref().map(ToString::to_string);
+        let error = |summary: &Summary| summary.damaged.first().map(ToString::to_string);
         assert_eq!(error(&shared), error(&alone), "{name}");
         assert_same(&name, &rows, &expected);
     }
@@ -104,7 +109,12 @@ fn an_output_that_fails_ends_the_run_and_every_row_is_counted() {
     let capture = loadgen::mix::write(Vec::new(), 400_000, 3).unwrap();
     let (workers, progress) = (NonZeroU32::new(3).unwrap(), Progress::default());
     let run = run("packet.v1");
-    let summary = run.run_on(workers, capture.as_slice(), Box::new(Failing(0)), &progress);
+    let summary = run.run_on(
+        workers,
+        Captures::one(capture.as_slice()),
+        Box::new(Failing(0)),
+        &progress,
+    );
     assert!(summary.output.is_some());
     assert_eq!(summary.rows, 0);
     assert_eq!(summary.lost_rows, summary.counters.exported.packets);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use features::filter::{Rules, Selection};
-use features::pcap::{Progress, Run, Summary};
+use features::pcap::{Captures, Progress, Run, Summary};
 use features::recording::{Recorded, Recording};
 use features::sink::{Error, Mode, Nowhere, Series};
 use features::{Options, schema};
@@ -41,7 +41,12 @@ fn record(
 ) -> (Summary, Recorded, Result<(), Error>) {
     let recorder = Some(recording.recorder());
     let progress = Progress::default();
-    let summary = run.run_recorded(capture, Box::new(Nowhere), recorder, &progress);
+    let summary = run.run_recorded(
+        Captures::one(capture),
+        Box::new(Nowhere),
+        recorder,
+        &progress,
+    );
     let (recorded, finished) = recording.finish();
     (summary, recorded, finished)
 }
@@ -176,7 +181,7 @@ fn several_link_types_do_not_fit_into_a_capture() {
         let capture = writer.finish().unwrap();
         let recorder = Some(recording.recorder());
         run("").run_recorded(
-            capture.as_slice(),
+            Captures::one(capture.as_slice()),
             Box::new(Nowhere),
             recorder,
             &Progress::default(),

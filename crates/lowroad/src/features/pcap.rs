@@ -1,4 +1,4 @@
-//! `lowroad features pcap`: a capture, from its first record to its last.
+//! `lowroad features pcap`: captures, from the first record of the first to the last record of the last.
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroU32;
@@ -11,10 +11,10 @@ use anyhow::anyhow;
 use clap::Args;
 use datapath::{Classify as _, ErrorClass};
 use features::live::LiveCounters;
-use features::pcap::{self, Fault, Progress, Run, SoFar, Summary};
+use features::pcap::{self, Captures, Damage, Fault, Progress, Run, SoFar, Summary};
 use features::sink::{Mode, Scorer};
 use process::shutdown::Shutdown;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::account;
 use super::extraction::Extraction;
@@ -26,9 +26,11 @@ use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Pcap {
-    /// A pcap or pcapng file, or - for standard input
-    file: PathBuf,
-    /// Use N threads, which share the flows [default: 1, or one for each CPU for files of 256 MiB or more]
+    /// A pcap or pcapng file, also one compressed by gzip, zstd, xz or lz4; - for standard input; a directory; or
+    /// a pattern, as 'day*/*.pcap'. Several captures are read in this order, as one
+    #[arg(required = true, value_name = "CAPTURE")]
+    captures: Vec<PathBuf>,
+    /// Use N threads, which share the flows [default: 1, or one for each CPU from 256 MiB of captures on]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
     #[command(flatten)]
@@ -44,29 +46,35 @@ pub(super) struct Pcap {
 impl Pcap {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let schema = self.output.schema()?;
+        let files = capture_files(&self.captures)?;
         let run = Run {
             options: self.extraction.options(schema, None)?,
             schema,
         };
         let reading = Reading {
-            file: &self.file,
+            files: &files,
             run: &run,
             output: &self.output,
             pcap_out: Some(&self.pcap_out),
             metrics: self.metrics.serve()?,
-            threads: self.threads()?,
+            threads: self.threads(&files)?,
         };
         reading.read(None, json)
     }
 
-    fn threads(&self) -> Result<NonZeroU32, Failure> {
+    fn threads(&self, files: &[PathBuf]) -> Result<NonZeroU32, Failure> {
         if !self.pcap_out.is_asked() {
             let asked = self.threads.and_then(NonZeroU32::new);
-            return Ok(pcap::threads(asked, &self.file));
+            return Ok(pcap::threads(asked, files));
         }
-        if self.file != Path::new("-") && self.pcap_out.goes_to(&self.file) {
+        let pcap_out = |file: &&PathBuf| self.pcap_out.goes_to(file);
+        if let Some(file) = files
+            .iter()
+            .filter(|file| !is_standard(file))
+            .find(pcap_out)
+        {
             let what = "is read, and cannot be --pcap-out as well";
-            return Err(Failure::Input(format!("{} {what}", self.file.display())));
+            return Err(Failure::Input(format!("{} {what}", file.display())));
         }
         match self.threads {
             None | Some(1) => Ok(NonZeroU32::MIN),
@@ -77,10 +85,19 @@ impl Pcap {
     }
 }
 
-/// A capture to read, and the outputs.
+/// The files of these names, directories and patterns.
+pub(super) fn capture_files(names: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    pcap::capture_files(names).map_err(|error| Failure::Input(error.to_string()))
+}
+
+fn is_standard(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// Captures to read, and the outputs.
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
-    pub(super) file: &'a Path,
+    pub(super) files: &'a [PathBuf],
     pub(super) run: &'a Run,
     pub(super) output: &'a Output,
     pub(super) pcap_out: Option<&'a PcapOut>,
@@ -89,18 +106,17 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads the capture, with scores if there is a scorer, and prints the account of its packets.
+    /// Reads the captures, with scores if there is a scorer, and prints the account of its packets.
     pub(super) fn read(&self, scorer: Option<Box<dyn Scorer>>, json: bool) -> Result<(), Failure> {
-        let (file, run) = (self.file, self.run);
-        if file != Path::new("-") && self.output.goes_to(file) {
+        let (files, run) = (self.files, self.run);
+        let out = |file: &&PathBuf| self.output.goes_to(file);
+        if let Some(file) = files.iter().filter(|file| !is_standard(file)).find(out) {
             let what = "is read, and cannot be --out as well";
             return Err(Failure::Input(format!("{} {what}", file.display())));
         }
         disable_huge_pages();
         let shutdown = Shutdown::install().context("signals")?;
-        let input = packet::pcap::open(file);
-        let input =
-            input.map_err(|error| Failure::Input(format!("{}: {error}", file.display())))?;
+        let captures = Captures::of_files(files.to_vec());
         let rows = run.arrow_schema();
         let scores = scorer.is_some();
         let (sink, unscored) = self.output.create_scored(&rows, Mode::Whole, scorer)?;
@@ -112,12 +128,12 @@ impl Reading<'_> {
         let progress = Progress::default();
         progress
             .counts_rest
-            .store(file.is_file(), Ordering::Relaxed);
+            .store(files.iter().all(|file| file.is_file()), Ordering::Relaxed);
         let started = Instant::now();
         let summary = thread::scope(|scope| {
             let running = scope.spawn(|| match recorder {
-                None => run.run_on(self.threads, input, sink, &progress),
-                recorder => run.run_recorded(input, sink, recorder, &progress),
+                None => run.run_on(self.threads, captures, sink, &progress),
+                recorder => run.run_recorded(captures, sink, recorder, &progress),
             });
             while !running.is_finished() {
                 if shutdown.wait(Duration::from_millis(20)) {
@@ -130,7 +146,7 @@ impl Reading<'_> {
             running.join()
         });
         let summary =
-            summary.map_err(|_| Failure::Failed(anyhow!("reading {} panicked", file.display())))?;
+            summary.map_err(|_| Failure::Failed(anyhow!("reading the captures panicked")))?;
         if io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
@@ -158,10 +174,9 @@ impl Reading<'_> {
         unscored: Option<u64>,
         json: bool,
     ) -> Result<(), Failure> {
-        let file = self.file.display();
         let fault = summary.check();
         if let Err(Fault::NoCapture(what)) = fault {
-            return Err(Failure::Input(format!("{file}: {what}")));
+            return Err(Failure::Input(what));
         }
         let recorded = capture.map_or_else(recording::Outcome::default, CaptureWriter::finish);
         let text = text(summary, &recorded, unscored, json);
@@ -171,7 +186,10 @@ impl Reading<'_> {
         }
         recorded.check()?;
         fault.map_err(|fault| match fault.class() {
-            ErrorClass::Input => Failure::Input(format!("{file}: {fault}")),
+            ErrorClass::Input => Failure::Input(match (&fault, self.files) {
+                (Fault::LinkType, [file]) => format!("{}: {fault}", file.display()),
+                _ => fault.to_string(),
+            }),
             ErrorClass::Failed | ErrorClass::Missing => fault.into(),
         })
     }
@@ -185,7 +203,13 @@ fn text(
 ) -> String {
     if json {
         let rows = (summary.rows, summary.lost_rows);
-        let mut more = json!({"stopped": summary.stopped, "pcap_out": recorded.json()});
+        let damaged: Vec<Value> = summary.damaged.iter().map(damaged).collect();
+        let mut more = json!({
+            "stopped": summary.stopped,
+            "pcap_out": recorded.json(),
+            "captures": summary.captures,
+            "damaged": damaged,
+        });
         if let Some(unscored) = unscored {
             more["unscored"] = unscored.into();
         }
@@ -194,7 +218,16 @@ fn text(
     let stopped = if summary.stopped { ", stopped" } else { "" };
     let words = account::words(&summary.counters, summary.rows);
     let unscored = account::without_score(unscored);
-    format!("{words}{}{stopped}\n{unscored}", recorded.words())
+    let captures = match summary.captures {
+        0 | 1 => String::new(),
+        captures => format!("{captures} captures, "),
+    };
+    format!("{captures}{words}{}{stopped}\n{unscored}", recorded.words())
+}
+
+fn damaged(damaged: &Damage) -> Value {
+    let name = damaged.name.as_ref().map(|name| name.display().to_string());
+    json!({"capture": name, "error": damaged.error.to_string()})
 }
 
 /// A line that is overwritten; only on a terminal.

@@ -1,6 +1,6 @@
 //! `lowroad features score`: the rows of a capture or a file, with the scores of a model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use features::pcap::Run;
@@ -19,8 +19,9 @@ use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
 pub(super) struct Score {
-    /// A capture, - for a capture on standard input, or rows in a .parquet or .arrow file
-    input: PathBuf,
+    /// Captures as for `lowroad features pcap`, or rows in one .parquet or .arrow file
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
     /// Score with this model: a manifest (TOML) of trees or ONNX, or the output of
     /// `lowroad features model compile`
     #[arg(long, value_name = "FILE")]
@@ -33,9 +34,18 @@ pub(super) struct Score {
 
 impl Score {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        if SavedRows::is_named_so(&self.input) {
-            return self.rows(json);
+        if let Some(rows) = self
+            .inputs
+            .iter()
+            .find(|input| SavedRows::is_named_so(input))
+        {
+            if self.inputs.len() > 1 {
+                let what = "is a file of rows, of which one is scored at a time";
+                return Err(Failure::Input(format!("{} {what}", rows.display())));
+            }
+            return self.rows(rows, json);
         }
+        let files = pcap::capture_files(&self.inputs)?;
         let model = load_classifier(&self.model)?;
         let schema = self.output.schema_or(model.schema())?;
         let run = Run {
@@ -44,27 +54,27 @@ impl Score {
         };
         let scorer = scorer(model, &run.arrow_schema())?;
         let reading = pcap::Reading {
-            file: &self.input,
+            files: &files,
             run: &run,
             output: &self.output,
             pcap_out: None,
             metrics: MetricsServer::default(),
-            threads: features::pcap::threads(None, &self.input),
+            threads: features::pcap::threads(None, &files),
         };
         reading.read(Some(scorer), json)
     }
 
-    fn rows(&self, json: bool) -> Result<(), Failure> {
+    fn rows(&self, input: &Path, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        let rows = SavedRows::open(&self.input).map_err(Failure::Input)?;
+        let rows = SavedRows::open(input).map_err(Failure::Input)?;
         let scorer = scorer(load_classifier(&self.model)?, rows.schema())?;
         let (mut sink, unscored) =
             self.output
                 .create_scored(rows.schema(), Mode::Whole, Some(scorer))?;
         let mut written = 0;
         for batch in rows {
-            let batch = batch
-                .map_err(|error| Failure::Input(format!("{}: {error}", self.input.display())))?;
+            let batch =
+                batch.map_err(|error| Failure::Input(format!("{}: {error}", input.display())))?;
             let taken = sink.write(&batch);
             if !goes_on(taken)? || shutdown.requested() {
                 break;

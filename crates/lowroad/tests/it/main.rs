@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bench;
+mod capture_inputs;
 mod cli;
 mod datagrams;
 mod documentation;

@@ -5,22 +5,15 @@ use std::io::{self, Read};
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use super::source::read_uninterrupted;
+use super::input_buffer::{InputBuffer, damage, distance};
 
 /// The first bytes of a member of a file.
 pub(super) const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Size of the input buffer, which holds more than any header has.
-const INPUT_LEN: usize = 128 << 10;
-
 /// Unpacks all members of a file, and skips zeros that pad it.
 #[derive(Debug)]
 pub(super) struct Gzip<R> {
-    input: R,
-    /// Compressed bytes are those from `at` to `end`.
-    buffer: Vec<u8>,
-    at: usize,
-    end: usize,
+    input: InputBuffer<R>,
     part: Part,
     inflate: Decompress,
     check: Crc,
@@ -45,13 +38,8 @@ enum Step {
 impl<R: Read> Gzip<R> {
     /// Continues a file whose first bytes have been read.
     pub(super) fn new(start: &[u8], input: R) -> Self {
-        let mut buffer = vec![0; INPUT_LEN];
-        buffer[..start.len()].copy_from_slice(start);
         Self {
-            input,
-            buffer,
-            at: 0,
-            end: start.len(),
+            input: InputBuffer::new(start, input),
             part: Part::Header,
             inflate: Decompress::new(false),
             check: Crc::new(),
@@ -70,17 +58,19 @@ impl<R: Read> Gzip<R> {
                 Step::Unpacked(bytes) => return Ok(bytes),
                 Step::Next(part) => self.part = part,
                 Step::More if self.refill()? => {}
-                Step::More if self.part == Part::Header && self.at == self.end => return Ok(0),
+                Step::More if self.part == Part::Header && self.input.bytes().is_empty() => {
+                    return Ok(0);
+                }
                 Step::More => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
     }
 
     fn header(&mut self) -> io::Result<Step> {
-        let zeros = self.packed().iter().take_while(|byte| **byte == 0);
-        self.at += zeros.count();
-        match header_length(self.packed())? {
-            Some(length) => self.at += length,
+        let zeros = self.input.bytes().iter().take_while(|byte| **byte == 0);
+        self.input.consume(zeros.count());
+        match header_length(self.input.bytes())? {
+            Some(length) => self.input.consume(length),
             None => return Ok(Step::More),
         }
         self.inflate.reset(false);
@@ -90,18 +80,18 @@ impl<R: Read> Gzip<R> {
 
     fn body(&mut self, into: &mut [u8]) -> io::Result<Step> {
         let before = (self.inflate.total_in(), self.inflate.total_out());
-        let packed = &self.buffer[self.at..self.end];
+        let packed = self.input.bytes();
         let status = self.inflate.decompress(packed, into, FlushDecompress::None);
         let used = distance(before.0, self.inflate.total_in());
         let came = distance(before.1, self.inflate.total_out());
-        self.at += used;
+        self.input.consume(used);
         self.check.update(&into[..came]);
         if matches!(status, Ok(Status::StreamEnd)) {
             self.part = Part::Check;
         }
         match status {
             _ if came > 0 => Ok(Step::Unpacked(came)),
-            Err(_) => Err(damaged("damaged compressed data")),
+            Err(_) => Err(damage("damaged compressed data")),
             Ok(Status::StreamEnd) => Ok(Step::Next(Part::Check)),
             Ok(_) if used > 0 => Ok(Step::Next(Part::Body)),
             Ok(_) => Ok(Step::More),
@@ -109,32 +99,23 @@ impl<R: Read> Gzip<R> {
     }
 
     fn check(&mut self) -> io::Result<Step> {
-        let Some(&expected) = self.packed().first_chunk::<8>() else {
+        let Some(&expected) = self.input.bytes().first_chunk::<8>() else {
             return Ok(Step::More);
         };
         let [sum, amount] = [self.check.sum(), self.check.amount()].map(u32::to_le_bytes);
         if expected[..4] != sum || expected[4..] != amount {
-            return Err(damaged("compressed data that disagrees with its checksum"));
+            return Err(damage("compressed data that disagrees with its checksum"));
         }
-        self.at += expected.len();
+        self.input.consume(8);
         Ok(Step::Next(Part::Header))
-    }
-
-    fn packed(&self) -> &[u8] {
-        &self.buffer[self.at..self.end]
     }
 
     /// Reads more compressed bytes; `false` at the end.
     fn refill(&mut self) -> io::Result<bool> {
-        self.buffer.copy_within(self.at..self.end, 0);
-        self.end -= self.at;
-        self.at = 0;
-        if self.end == INPUT_LEN {
-            return Err(damaged("a gzip header of impossible length"));
+        if self.input.is_full() {
+            return Err(damage("a gzip header of impossible length"));
         }
-        let came = read_uninterrupted(&mut self.input, &mut self.buffer[self.end..])?;
-        self.end += came;
-        Ok(came > 0)
+        self.input.refill()
     }
 }
 
@@ -142,7 +123,7 @@ impl<R: Read> Gzip<R> {
 fn header_length(bytes: &[u8]) -> io::Result<Option<usize>> {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
-        return Err(damaged("something that is not gzip after what is"));
+        return Err(damage("something that is not gzip after what is"));
     }
     let Some([_, _, _, flags, ..]) = bytes.first_chunk::<10>() else {
         return Ok(None);
@@ -171,12 +152,4 @@ fn after_extra(bytes: &[u8], at: usize) -> Option<usize> {
 fn after_string(bytes: &[u8], at: usize) -> Option<usize> {
     let length = bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
     Some(at + length + 1)
-}
-
-fn distance(from: u64, to: u64) -> usize {
-    usize::try_from(to - from).unwrap_or(0)
-}
-
-fn damaged(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }

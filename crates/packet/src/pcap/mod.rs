@@ -1,15 +1,19 @@
-//! Capture files: classic pcap and pcapng, read in either byte order, compressed or not; written as
-//! nanosecond pcap.
+//! Capture files: classic pcap and pcapng, read in either byte order, as they are or compressed by
+//! gzip, zstd, xz or lz4; written as nanosecond pcap.
 //!
 //! It decides where a frame starts and when it was seen; frames themselves it leaves alone.
 
 mod block;
 mod classic;
 mod gzip;
+mod input_buffer;
+mod lz4;
 mod ng;
 mod reader;
 mod source;
 mod write;
+mod xz;
+mod zstd;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -102,10 +106,13 @@ impl From<Frame<'_>> for OwnedFrame {
 /// block starts that was being read. Bytes of a compressed file are those it unpacks to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The file cannot be opened.
+    #[error("{0}")]
+    Open(io::Error),
     /// The first bytes are no capture's.
     #[error("not a pcap or pcapng file")]
     Format,
-    /// A compression other than gzip's, and what undoes it.
+    /// A compression that is not supported, or a second one, and the program that undoes it.
     #[error("compressed: decompress it first ({program} -dc FILE | lowroad ... -)")]
     Compressed { program: &'static str },
     /// The file ends within a record.

@@ -18,10 +18,10 @@ const MIN_READ: usize = 16 << 10;
 const MAX_READ: usize = 1 << 20;
 
 /// Frames in file order, from anything that can be read: it needs no `BufReader`, and hands out
-/// every frame that a slow pipe has delivered before it waits for more. gzip is unpacked on the
-/// way. After an error it ends.
+/// every frame that a slow pipe has delivered before it waits for more. gzip, zstd, xz and lz4 are
+/// decompressed on the way, by at most 132 MiB of memory. After an error it ends.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct Reader<R: Read> {
     source: Source<R>,
     format: Format,
     /// Bytes that were read and belong to no block yet.

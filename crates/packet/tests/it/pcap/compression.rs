@@ -1,10 +1,12 @@
-//! Compressed captures: gzip is decompressed. For other formats, the error names the program that
-//! decompresses them.
+//! Compressed captures: gzip, zstd, xz and lz4 are decompressed. For other formats, the error names the program
+//! that decompresses them.
 
-use std::io::Write;
+use std::io::{PipeWriter, Write};
 
 use flate2::write::GzEncoder;
-use flate2::{Compression, GzBuilder};
+use flate2::{Compression, Crc, GzBuilder};
+use liblzma::write::XzEncoder;
+use lz4_flex::frame::{FrameEncoder, FrameInfo};
 use packet::pcap::{Error, OwnedFrame, Reader};
 
 use super::samples::{Order, captured, three, written};
@@ -166,11 +168,11 @@ fn many_packed_frames_arrive_at_once() {
 #[test]
 fn other_compressions_are_named() {
     for (start, program) in [
-        (&b"\x28\xb5\x2f\xfd"[..], "zstd"),
-        (b"\xfd7zXZ\0", "xz"),
-        (b"BZh9", "bzip2"),
-        (b"\x04\x22\x4d\x18", "lz4"),
+        (&b"BZh9"[..], "bzip2"),
         (&gzip(&gzip(b"twice")), "gzip"),
+        (&gzip(&zstd(b"twice")), "zstd"),
+        (&zstd(&xz(b"twice")), "xz"),
+        (&xz(&lz4(b"twice")), "lz4"),
     ] {
         let error = Reader::new(start).unwrap_err();
         assert!(matches!(error, Error::Compressed { program: p } if p == program));
@@ -178,8 +180,165 @@ fn other_compressions_are_named() {
             format!("compressed: decompress it first ({program} -dc FILE | lowroad ... -)");
         assert_eq!(error.to_string(), expected);
     }
-    assert!(matches!(
-        Reader::new(&gzip(b"text")[..]),
-        Err(Error::Format)
-    ));
+    for (_, compress) in COMPRESSORS {
+        assert!(matches!(
+            Reader::new(&compress(b"text")[..]),
+            Err(Error::Format)
+        ));
+    }
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 0).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = XzEncoder::new(Vec::new(), 1);
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn lz4(bytes: &[u8]) -> Vec<u8> {
+    let info = FrameInfo::new().content_checksum(true);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+type Compressor = fn(&[u8]) -> Vec<u8>;
+
+const COMPRESSORS: [(&str, Compressor); 4] =
+    [("gzip", gzip), ("zstd", zstd), ("xz", xz), ("lz4", lz4)];
+
+#[test]
+fn every_compression_is_read_in_however_many_frames() {
+    let large: Vec<OwnedFrame> = (0..3000_u16)
+        .map(|at| captured(i64::from(at), 900, &vec![at.to_le_bytes()[0]; 900]))
+        .collect();
+    for (name, compress) in COMPRESSORS {
+        for file in [written(&three()), ng()] {
+            let expected = read_every_way(&file);
+            for at in [0, 1, 24, 30, file.len()] {
+                let frames = [compress(&file[..at]), compress(&file[at..])].concat();
+                assert_eq!(read_every_way(&frames), expected, "{name} split at {at}");
+            }
+        }
+        let file = written(&large);
+        let (frames, error) = read_every_way(&compress(&file));
+        assert_eq!((frames == large, error), (true, None), "{name}");
+    }
+}
+
+#[test]
+fn every_compression_that_is_cut_off_gives_its_whole_records_and_one_error() {
+    for (name, compress) in COMPRESSORS {
+        let packed = compress(&written(&three()));
+        for length in 4..packed.len() {
+            let (frames, error) = read_every_way(&packed[..length]);
+            assert_eq!(frames[..], three()[..frames.len()], "{name}");
+            let cut = format!("cut off after {} packets, ", frames.len());
+            let error = error.unwrap_or_default();
+            assert!(error.starts_with(&cut), "{name}, {length} bytes: {error}");
+        }
+    }
+}
+
+#[test]
+fn every_compression_that_is_damaged_gives_an_error() {
+    for (name, compress) in COMPRESSORS {
+        let whole = compress(&written(&three()));
+        for at in 4..whole.len() {
+            let mut packed = whole.clone();
+            packed[at] ^= 0x55;
+            let (frames, error) = read_every_way(&packed);
+            // Fields such as the time in gzip's header mean nothing to the content.
+            assert!(frames.len() <= 3, "{name}");
+            assert!(error.is_some() || frames == three(), "{name}, byte {at}");
+        }
+        let (frames, error) = read_every_way(&[&whole, &[b'?'; 16][..]].concat());
+        assert_eq!(frames, three(), "{name}");
+        let error = error.unwrap_or_default();
+        let what = error.strip_prefix("after 3 packets, at byte 81: ");
+        let what = what.unwrap_or_default();
+        let expected = match name {
+            "xz" => "damaged xz data".to_owned(),
+            "gzip" => "something that is not gzip after what is".to_owned(),
+            name => format!("something other than {name} after "),
+        };
+        assert!(what.starts_with(&expected), "{name}: {error}");
+    }
+}
+
+/// What a writer has flushed is read before the writer goes on.
+#[test]
+fn frames_of_every_compression_arrive_as_soon_as_they_are_whole() {
+    let to: [fn(PipeWriter) -> Box<dyn Write>; 3] = [
+        |pipe| Box::new(zstd::Encoder::new(pipe, 0).unwrap().auto_finish()),
+        |pipe| Box::new(XzEncoder::new(pipe, 1)),
+        |pipe| Box::new(FrameEncoder::new(pipe).auto_finish()),
+    ];
+    let file = written(&three());
+    for to in to {
+        let (output, pipe) = std::io::pipe().unwrap();
+        let mut encoder = to(pipe);
+        let mut pass = |bytes: &[u8]| {
+            encoder.write_all(bytes).unwrap();
+            // XzEncoder writes what a flush has made in the next one.
+            encoder.flush().unwrap();
+            encoder.flush().unwrap();
+        };
+        pass(&file[..24]);
+        let mut reader = Reader::new(output).unwrap();
+        for (record, expected) in [&file[24..44], &file[44..65], &file[65..]]
+            .iter()
+            .zip(three())
+        {
+            pass(record);
+            assert_eq!(OwnedFrame::from(reader.read().unwrap().unwrap()), expected);
+        }
+        drop(encoder);
+        assert!(reader.read().unwrap().is_none());
+    }
+}
+
+#[test]
+fn blocks_before_damage_are_delivered() {
+    let frames = vec![captured(1, 1000, &[7; 1000]); 1000];
+    let packed = zstd(&written(&frames));
+    let (whole, error) = read_every_way(&[&packed[..packed.len() - 4], &[0; 4]].concat());
+    assert_eq!(whole.len(), 1000);
+    assert!(error.unwrap().contains("damaged zstd data"));
+}
+
+#[test]
+fn a_zstd_file_may_begin_with_a_skippable_frame() {
+    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    let packed = [skipped, zstd(&written(&three()))].concat();
+    assert_eq!(read_every_way(&packed), (three().into(), None));
+}
+
+/// A header can ask for gigabytes. Its file need not have them.
+#[test]
+fn the_memory_of_a_decoder_is_limited() {
+    let window = [0x28, 0xb5, 0x2f, 0xfd, 0, (31 - 10) << 3, 1, 0, 0];
+    let error = Reader::new(&window[..]).unwrap_err().to_string();
+    let expected =
+        "needs a zstd window of more than 128 MiB: decompress it first (zstd -d --long=31)";
+    assert!(error.ends_with(expected), "{error}");
+
+    let mut packed = xz(&written(&three()));
+    // The block header begins at byte 12 with its length in words; the filter LZMA2 has one byte, of which 40
+    // means 4 GiB.
+    let block = 12..12 + 4 * (usize::from(packed[12]) + 1);
+    assert_eq!(packed[14..16], [0x21, 1]);
+    packed[16] = 40;
+    let mut sum = Crc::new();
+    sum.update(&packed[block.start..block.end - 4]);
+    packed[block.end - 4..block.end].copy_from_slice(&sum.sum().to_le_bytes());
+    let error = Reader::new(&packed[..]).unwrap_err().to_string();
+    let expected = "needs more than 130 MiB for its xz dictionary: decompress it first (xz -d)";
+    assert!(error.ends_with(expected), "{error}");
 }

@@ -14,6 +14,7 @@ pub mod filter;
 pub mod flow;
 pub mod kernel;
 mod key;
+pub mod labels;
 pub mod live;
 pub mod model;
 mod options;

@@ -132,6 +132,8 @@ pub enum Error {
     LinkTypes,
     #[error("scoring: {0}")]
     Scores(String),
+    #[error("labels: the type of column {0} is not supported")]
+    Labels(String),
     #[error("kafka://{0}: names no topic; write kafka://HOST:PORT/TOPIC")]
     NoTopic(String),
     #[error("the output's thread: {0}")]
@@ -158,6 +160,7 @@ impl Classify for Error {
             | Self::TextTime { .. }
             | Self::LinkTypes
             | Self::Scores(_)
+            | Self::Labels(_)
             | Self::Thread(_)
             | Self::Stuck => ErrorClass::Failed,
         }

@@ -1,8 +1,10 @@
 //! The output of `lowroad features`: the arguments, and the sink that they name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use features::labels::{Error as LabelError, Labeller, Labels, labelled_schema};
 use features::schema::Schema;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
 use features::sink::{
@@ -20,6 +22,10 @@ pub(super) struct Output {
     /// schemas
     #[arg(long)]
     schema: Option<String>,
+    /// Add a column label by this CSV file: labels by time, addresses, ports and protocol, or the ground truth of
+    /// CIC-IDS2017, UNSW-NB15 or CTU-13
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
     /// Leave columns of the schema out
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     without: Vec<String>,
@@ -112,7 +118,21 @@ impl Output {
         Ok((Box::new(queue), unscored))
     }
 
+    /// The output, with labels where there is a file of them.
     fn open(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
+        let Some(path) = &self.labels else {
+            return self.open_plain(schema, mode);
+        };
+        let refuse = |error: LabelError| Failure::Input(error.to_string());
+        let labelled = labelled_schema(schema).map_err(refuse)?;
+        Labeller::check(schema).map_err(refuse)?;
+        let labels = Labels::read(path).map_err(refuse)?;
+        let sink = self.open_plain(&labelled, mode)?;
+        let labeller = Labeller::new(sink, Arc::new(labels), schema).map_err(refuse)?;
+        Ok(Box::new(labeller))
+    }
+
+    fn open_plain(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
         let rotation = Rotation {
             size: self.rotate_size.map(|Size(bytes)| bytes),
             every: self.rotate_every.map(|every| every.0),

@@ -12,6 +12,7 @@ mod features_output;
 mod fuzz;
 mod http;
 mod interfaces;
+mod labels;
 mod live_capture;
 mod live_models;
 mod media;

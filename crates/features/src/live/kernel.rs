@@ -38,12 +38,14 @@ pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, 
         )));
     }
     let columns = plan.schema.columns();
-    if let Some(column) = columns.iter().find(|column| column.needs_payload) {
+    let missing = columns.iter().filter(|column| column.needs_payload);
+    let missing: Vec<&str> = missing.map(|column| column.name).collect();
+    if !missing.is_empty() {
         return Err(Error::Plan(format!(
-            "{schema}: {column} is made from the packets themselves, which {name} does not hand up; \
-             tpacket, recv and af-xdp do; or leave it out: --without {column}",
+            "{schema}: {name} does not give these columns, which are made from the packets themselves: {columns}; \
+             tpacket, recv and af-xdp do; or leave them out: --without {columns}",
             schema = plan.schema.name,
-            column = column.name
+            columns = missing.join(",")
         )));
     }
     let settings = Settings {

@@ -32,6 +32,17 @@ impl Classifier {
         }
     }
 
+    /// The names of its inputs among the columns of its schema.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        let columns = match self {
+            Self::Trees(model) => &model.columns,
+            Self::Network(network) => &network.onnx().columns,
+        };
+        columns
+            .iter()
+            .filter_map(|column| Some(column.id.split_once('/')?.1))
+    }
+
     /// Asks it about rows of this schema, or says why they do not fit.
     pub fn scorer(self, rows: &Schema) -> Result<Box<dyn Scorer>, Error> {
         Ok(match self {

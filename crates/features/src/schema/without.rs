@@ -1,4 +1,5 @@
-//! A schema without some of its columns: for a datapath that cannot give them, or to save their room.
+//! A schema without some of its columns, or with null in them: for a datapath that cannot give them, or to save
+//! their room.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +12,12 @@ static NARROWER: Mutex<Option<HashMap<Choice, &'static Schema>>> = Mutex::new(No
 
 /// A schema's name, and the columns that are left out, in order.
 type Choice = (&'static str, Vec<String>);
+
+/// The same of schemas with null in some columns.
+static WITH_NULLS: Mutex<Option<HashMap<NullChoice, &'static Schema>>> = Mutex::new(None);
+
+/// A schema's address, which tells schemas without some of their columns apart, and the columns with null, in order.
+type NullChoice = (usize, Vec<String>);
 
 impl Schema {
     /// This schema without these columns; or the name that is none of its columns.
@@ -34,6 +41,17 @@ impl Schema {
         Ok(narrower)
     }
 
+    /// This schema with null in these columns where they need the packets themselves.
+    pub fn with_null(&'static self, names: &[String]) -> &'static Self {
+        let mut names = names.to_vec();
+        names.sort();
+        let mut made = WITH_NULLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = (std::ptr::from_ref(self).addr(), names);
+        let made = made.get_or_insert_default();
+        made.entry(choice)
+            .or_insert_with_key(|(_, names)| Box::leak(Box::new(self.clear(names))))
+    }
+
     fn narrower(&self, names: &[String]) -> Self {
         Self {
             name: self.name,
@@ -46,6 +64,33 @@ impl Schema {
             },
         }
     }
+
+    fn clear(&self, names: &[String]) -> Self {
+        Self {
+            name: self.name,
+            about: self.about,
+            rules: self.rules,
+            rows: match self.rows {
+                Rows::Flows(columns) => Rows::Flows(clear_payload(columns, names)),
+                Rows::Packets(columns) => Rows::Packets(clear_payload(columns, names)),
+                Rows::Bits(columns) => Rows::Bits(columns),
+            },
+        }
+    }
+}
+
+/// Columns of which these ask for no payload. Their values are null where no payload is read.
+fn clear_payload<R>(
+    groups: &'static [&'static [Column<R>]],
+    names: &[String],
+) -> &'static [&'static [Column<R>]] {
+    let columns = groups.iter().copied().flatten().copied();
+    let columns = columns.map(|column| Column {
+        needs_payload: column.needs_payload && !names.iter().any(|name| name == column.name),
+        ..column
+    });
+    let columns: &'static [Column<R>] = columns.collect::<Vec<_>>().leak();
+    vec![columns].leak()
 }
 
 fn kept<R>(
@@ -61,6 +106,23 @@ fn kept<R>(
 #[cfg(test)]
 mod tests {
     use crate::schema::find;
+
+    #[test]
+    fn columns_with_null_stay_and_need_no_payload() {
+        let schema = find("flow.v1").unwrap();
+        let columns = schema.columns();
+        let needing = columns.iter().filter(|column| column.needs_payload);
+        let names: Vec<String> = needing.map(|column| column.name.to_owned()).collect();
+        let (one, all) = (schema.with_null(&names[..1]), schema.with_null(&names));
+        assert!(names.len() > 1 && one.needs_payload() && !all.needs_payload());
+        assert_eq!(all.columns().len(), columns.len());
+        assert!(std::ptr::eq(all, schema.with_null(&names)));
+        let narrower = schema.without(&["packets".to_owned()]).unwrap();
+        assert_eq!(
+            narrower.with_null(&names).columns().len() + 1,
+            columns.len()
+        );
+    }
 
     #[test]
     fn columns_that_are_left_out_are_gone_and_the_others_stay() {

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use datapath::Datapath;
 use features::Options;
 use features::kernel::Wakeup;
-use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths};
+use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths, givers};
 use features::schema::Schema;
 use features::sink::{Mode, Shared};
 use process::shutdown::Shutdown;
@@ -21,7 +21,7 @@ use super::account;
 use super::extraction::Extraction;
 use super::metrics::{Metrics, MetricsServer};
 use super::models::{LiveModels, Models};
-use super::output::Output;
+use super::output::{DEFAULT_SCHEMA, Output};
 use super::recording::{self, CaptureWriter, PcapOut};
 use crate::exit::{self, Failure, OrFail as _};
 
@@ -60,6 +60,9 @@ pub(super) struct Live {
     /// Count both directions of a flow on one CPU, even if the device spreads them over several
     #[arg(long)]
     steer: bool,
+    /// Refuse flow.v1 where the datapath cannot give all of its columns, instead of writing null in these
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     models: Models,
     #[command(flatten)]
@@ -195,6 +198,7 @@ impl Live {
             Some(theirs) => self.output.schema_or(theirs)?,
             None => self.output.schema()?,
         };
+        let schema = self.with_null(schema, &models);
         let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);
         let output = Shared::persistent(models.sink(&self.output, &rows)?);
@@ -212,6 +216,28 @@ impl Live {
             has_captured: false,
             is_ready: false,
         })
+    }
+
+    /// The default schema with null in the columns that the datapath does not give. Other schemas promise all of
+    /// their columns, and a model needs its inputs: without these the datapath refuses to start.
+    fn with_null(&self, schema: &'static Schema, models: &LiveModels) -> &'static Schema {
+        if self.strict || schema.name != DEFAULT_SCHEMA {
+            return schema;
+        }
+        let columns = schema.columns();
+        let missing = columns.iter().filter(|column| {
+            !givers(schema, column).contains(&self.datapath.as_str()) && !models.needs(column.name)
+        });
+        let missing: Vec<String> = missing.map(|column| column.name.to_owned()).collect();
+        if missing.is_empty() {
+            return schema;
+        }
+        tracing::warn!(
+            "{} does not give these columns, which are null: {}; --without leaves them out, --strict refuses them",
+            self.datapath,
+            missing.join(",")
+        );
+        schema.with_null(&missing)
     }
 
     fn plan(&self, ifindex: u32, session: &Session) -> Plan {

@@ -64,6 +64,12 @@ impl LiveModels {
         self.rows.as_ref().map(Classifier::schema)
     }
 
+    /// Whether the model that scores rows has this column as an input.
+    pub(super) fn needs(&self, column: &str) -> bool {
+        let model = self.rows.as_ref();
+        model.is_some_and(|model| model.inputs().any(|input| input == column))
+    }
+
     pub(super) fn slot(&self) -> Option<Arc<ModelSlot>> {
         self.kernel.as_ref().map(|kernel| Arc::clone(&kernel.slot))
     }

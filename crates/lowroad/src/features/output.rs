@@ -16,6 +16,9 @@ use units::{Size, Span};
 use super::schema;
 use crate::exit::{self, Failure};
 
+/// The schema of rows where neither `--schema` nor a model names one.
+pub(super) const DEFAULT_SCHEMA: &str = "flow.v1";
+
 #[derive(Debug, Args)]
 pub(super) struct Output {
     /// Write the columns of this schema [default: flow.v1, or a model's]; `lowroad features schema` lists the
@@ -58,7 +61,7 @@ enum FormatName {
 
 impl Output {
     pub(super) fn schema(&self) -> Result<&'static Schema, Failure> {
-        self.schema_or("flow.v1")
+        self.schema_or(DEFAULT_SCHEMA)
     }
 
     /// The requested schema, or this one.

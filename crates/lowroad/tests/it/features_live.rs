@@ -163,6 +163,36 @@ fn with_wait_it_goes_on_when_its_device_is_back() {
 }
 
 #[test]
+fn columns_of_the_default_schema_that_the_kernel_does_not_give_are_null() {
+    if !sys::require::root() {
+        return;
+    }
+    for name in ["xdp-flow", "tc-flow", "xdp-ringbuf"] {
+        let mut capture = Capture::start(&format!("live-null-{name}"), &["--datapath", name]);
+        capture.feed();
+        capture.signal(Signal::SIGINT);
+        let output = capture.end();
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+        let notice = format!(
+            "{name} does not give these columns, which are null: tls_sni,tls_ja4,dns_name,\
+             fwd_first_payload_entropy,bwd_first_payload_entropy;"
+        );
+        assert_eq!(said.matches(&notice).count(), 1, "{name}: {said}");
+        assert_adds_up(&account(&output), &capture.rows(), name);
+        let rows = fs::read_to_string(capture.rows()).unwrap();
+        let mut lines = rows.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let header = lines.next().unwrap();
+        let place = |name| header.iter().position(|known| *known == name).unwrap();
+        let (null, packets) = (place("fwd_first_payload_entropy"), place("packets"));
+        for line in lines {
+            assert_eq!(line[null], "", "{name}: {line:?}");
+            assert_ne!(line[packets], "", "{name}: {line:?}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_that_closes_standard_output_ends_it() {
     if !sys::require::root() {
         return;
@@ -212,7 +242,11 @@ fn what_cannot_be_captured_is_refused_in_a_line_with_its_exit_code() {
         (&["nowhere", "--datapath", "recv"][..], 2, "nowhere"),
         (&["near", "--datapath", "pigeon"][..], 2, "xdp-flow"),
         (&["near", "--datapath", "recv", "--tap"][..], 2, "xdp"),
-        (&["near", "--datapath", "xdp-flow"][..], 2, "tpacket"),
+        (
+            &["near", "--datapath", "xdp-flow", "--strict"][..],
+            2,
+            "--without tls_sni,tls_ja4,dns_name,",
+        ),
         (
             &["near", "--datapath", "recv", "--workers", "0"][..],
             2,

@@ -195,6 +195,11 @@ impl RowExtractor {
     /// Exports what has ended by this time, and hands on the collected rows and frames.
     pub(crate) fn tick(&mut self, now_ns: i64) {
         self.stage.sweep(now_ns);
+        self.flush();
+    }
+
+    /// Hands on the collected rows and frames.
+    pub(crate) fn flush(&mut self) {
         self.stage.flush();
         if let Some(recorder) = &mut self.recorder {
             recorder.flush();

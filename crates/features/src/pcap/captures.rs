@@ -4,15 +4,18 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::iter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use packet::pcap::{Block, Error as PcapError, Reader};
+
+use super::follow::Rotation;
 
 /// The bytes of a capture.
 pub type Input<'a> = Box<dyn Read + Send + 'a>;
 
 /// A capture, opened when its turn comes.
-type Opened<'a> = (Option<PathBuf>, io::Result<Input<'a>>);
+pub(super) type Opened<'a> = (Option<PathBuf>, io::Result<Input<'a>>);
 
 /// Captures in the order in which they are read.
 pub struct Captures<'a> {
@@ -20,6 +23,8 @@ pub struct Captures<'a> {
     current: Option<Current<'a>>,
     begun: u64,
     damaged: Vec<Damage>,
+    /// Of a rotation: set to end with what is there.
+    end: Option<&'a AtomicBool>,
 }
 
 struct Current<'a> {
@@ -59,12 +64,27 @@ impl<'a> Captures<'a> {
         }))
     }
 
+    /// The captures in a directory as a capture program writes them, in the order of their names, until `end` is
+    /// set: then those that are there are read as far as they go.
+    pub fn following(directory: &Path, end: &'a AtomicBool) -> Self {
+        Self {
+            end: Some(end),
+            ..Self::new(Rotation::new(directory, end))
+        }
+    }
+
+    /// Whether more comes as it is captured.
+    pub(super) fn follows(&self) -> bool {
+        self.end.is_some()
+    }
+
     fn new(captures: impl Iterator<Item = Opened<'a>> + Send + 'a) -> Self {
         Self {
             following: Box::new(captures),
             current: None,
             begun: 0,
             damaged: Vec::new(),
+            end: None,
         }
     }
 
@@ -84,22 +104,38 @@ impl<'a> Captures<'a> {
                 Ok(false) => self.current = None,
                 Err(error) => {
                     let name = self.current.take().and_then(|current| current.name);
-                    self.damaged.push(Damage { name, error });
+                    self.add_damage(name, error);
                 }
             }
         }
         false
     }
 
+    fn add_damage(&mut self, name: Option<PathBuf>, error: PcapError) {
+        let damage = Damage { name, error };
+        if let Some(end) = self.end {
+            let is_incomplete = matches!(
+                damage.error,
+                PcapError::Truncated { .. } | PcapError::Format
+            );
+            // At the end, the last file may still be written.
+            if is_incomplete && end.load(Ordering::Relaxed) {
+                return;
+            }
+            tracing::warn!("{damage}; the captures after it are read");
+        }
+        self.damaged.push(damage);
+    }
+
     fn advance(&mut self) -> bool {
-        for (name, input) in self.following.by_ref() {
+        while let Some((name, input)) = self.following.next() {
             self.begun += 1;
             match input.map_err(PcapError::Open).and_then(Reader::new) {
                 Ok(reader) => {
                     self.current = Some(Current { name, reader });
                     return true;
                 }
-                Err(error) => self.damaged.push(Damage { name, error }),
+                Err(error) => self.add_damage(name, error),
             }
         }
         false

@@ -73,12 +73,17 @@ fn expand(name: &Path) -> Result<Vec<PathBuf>, NoFiles> {
     }
 }
 
+/// The names of captures in a directory, in order.
+pub(super) fn capture_names(directory: &Path) -> Result<Vec<OsString>, NoFiles> {
+    let mut names = names_in(directory)?;
+    names.retain(|name| is_capture(name));
+    Ok(names)
+}
+
 /// The captures in a directory, by their names.
-pub(super) fn in_directory(directory: &Path) -> Result<Vec<PathBuf>, NoFiles> {
-    let names = names_in(directory)?.into_iter();
-    let paths = names
-        .filter(|name| is_capture(name))
-        .map(|name| directory.join(name));
+fn in_directory(directory: &Path) -> Result<Vec<PathBuf>, NoFiles> {
+    let names = capture_names(directory)?.into_iter();
+    let paths = names.map(|name| directory.join(name));
     let files: Vec<PathBuf> = paths.filter(|path| !path.is_dir()).collect();
     if files.is_empty() {
         return Err(NoFiles::EmptyDirectory(directory.to_owned()));
@@ -116,7 +121,7 @@ fn is_capture(name: &OsStr) -> bool {
 }
 
 /// The order of names: numbers in them by their value, so that 10 follows 9.
-fn by_name(one: &OsStr, other: &OsStr) -> Ordering {
+pub(super) fn by_name(one: &OsStr, other: &OsStr) -> Ordering {
     let (mut a, mut b) = (one.as_bytes(), other.as_bytes());
     while let (Some(first), Some(second)) = (a.first(), b.first()) {
         let order = if first.is_ascii_digit() && second.is_ascii_digit() {

@@ -2,6 +2,7 @@
 
 mod captures;
 mod files;
+mod follow;
 mod parallel;
 
 use std::fs;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
 use datapath::{Classify, ErrorClass};
@@ -192,6 +194,8 @@ pub struct Run {
 
 /// Bytes of all files from which on several threads read them.
 const LARGE: u64 = 256 << 20;
+/// How long rows of a rotation that is followed wait for others while packets come.
+const FLUSH: Duration = Duration::from_secs(1);
 /// Beyond, whoever reads the file could not keep them busy.
 const MOST_THREADS: usize = 8;
 
@@ -334,6 +338,7 @@ fn count_rest(captures: &mut Captures<'_>, progress: &Progress, rest: &mut Seen)
 fn take(captures: &mut Captures<'_>, progress: &Progress, work: &mut RowExtractor) -> bool {
     let mut block = Block::new();
     let mut packets = 0;
+    let mut flushed = Instant::now();
     while captures.read_block(&mut block) {
         if packets == 0
             && let Some(first) = block.get(0)
@@ -346,6 +351,10 @@ fn take(captures: &mut Captures<'_>, progress: &Progress, work: &mut RowExtracto
         packets += u64::try_from(block.len()).unwrap_or(0);
         progress.packets.store(packets, Ordering::Relaxed);
         progress.tell(0, work);
+        if captures.follows() && flushed.elapsed() >= FLUSH {
+            work.flush();
+            flushed = Instant::now();
+        }
         if work.has_failed() || progress.stop.load(Ordering::Relaxed) {
             return false;
         }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,12 @@ use crate::exit::{Failure, OrFail as _};
 pub(super) struct Pcap {
     /// A pcap or pcapng file, also one compressed by gzip, zstd, xz or lz4; - for standard input; a directory; or
     /// a pattern, as 'day*/*.pcap'. Several captures are read in this order, as one
-    #[arg(required = true, value_name = "CAPTURE")]
+    #[arg(required_unless_present = "follow", value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
+    /// Read the captures in this directory as a capture program writes and rotates them, in the order of their
+    /// names, until SIGINT or SIGTERM
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["captures", "threads"])]
+    follow: Option<PathBuf>,
     /// Use N threads, which share the flows [default: 1, or one for each CPU from 256 MiB of captures on]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
@@ -47,12 +51,14 @@ impl Pcap {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let schema = self.output.schema()?;
         let files = capture_files(&self.captures)?;
+        self.check_follow()?;
         let run = Run {
             options: self.extraction.options(schema, None)?,
             schema,
         };
         let reading = Reading {
             files: &files,
+            follow: self.follow.as_deref(),
             run: &run,
             output: &self.output,
             pcap_out: Some(&self.pcap_out),
@@ -60,6 +66,21 @@ impl Pcap {
             threads: self.threads(&files)?,
         };
         reading.read(None, json)
+    }
+
+    /// Refuses to follow what is no directory, or what this run writes to.
+    fn check_follow(&self) -> Result<(), Failure> {
+        let Some(directory) = &self.follow else {
+            return Ok(());
+        };
+        let refuse = |what: &str| Err(Failure::Input(format!("{}: {what}", directory.display())));
+        if !directory.is_dir() {
+            return refuse("no such directory: --follow reads the captures in a directory");
+        }
+        if self.pcap_out.is_in(directory) {
+            return refuse("--pcap-out would write to the directory that --follow reads");
+        }
+        Ok(())
     }
 
     fn threads(&self, files: &[PathBuf]) -> Result<NonZeroU32, Failure> {
@@ -98,6 +119,8 @@ fn is_standard(file: &Path) -> bool {
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
     pub(super) files: &'a [PathBuf],
+    /// The directory to read instead, until a signal.
+    pub(super) follow: Option<&'a Path>,
     pub(super) run: &'a Run,
     pub(super) output: &'a Output,
     pub(super) pcap_out: Option<&'a PcapOut>,
@@ -116,7 +139,11 @@ impl Reading<'_> {
         }
         disable_huge_pages();
         let shutdown = Shutdown::install().context("signals")?;
-        let captures = Captures::of_files(files.to_vec());
+        let end = AtomicBool::new(false);
+        let captures = match self.follow {
+            Some(directory) => Captures::following(directory, &end),
+            None => Captures::of_files(files.to_vec()),
+        };
         let rows = run.arrow_schema();
         let scores = scorer.is_some();
         let (sink, unscored) = self.output.create_scored(&rows, Mode::Whole, scorer)?;
@@ -128,7 +155,7 @@ impl Reading<'_> {
         let progress = Progress::default();
         progress
             .counts_rest
-            .store(files.iter().all(|file| file.is_file()), Ordering::Relaxed);
+            .store(self.ends_by_itself(), Ordering::Relaxed);
         let started = Instant::now();
         let summary = thread::scope(|scope| {
             let running = scope.spawn(|| match recorder {
@@ -137,7 +164,13 @@ impl Reading<'_> {
             });
             while !running.is_finished() {
                 if shutdown.wait(Duration::from_millis(20)) {
-                    progress.stop.store(true, Ordering::Relaxed);
+                    end.store(true, Ordering::Relaxed);
+                    if self.follow.is_some() {
+                        wait_until(GRACE, || running.is_finished());
+                    }
+                    if !running.is_finished() {
+                        progress.stop.store(true, Ordering::Relaxed);
+                    }
                     break;
                 }
                 self.update(progress.so_far(), capture.as_ref());
@@ -152,6 +185,10 @@ impl Reading<'_> {
         }
         let unscored = scores.then(|| unscored.rows());
         self.finish(&summary, capture, unscored, json)
+    }
+
+    fn ends_by_itself(&self) -> bool {
+        self.follow.is_none() && self.files.iter().all(|file| file.is_file())
     }
 
     fn update(&self, so_far: SoFar, capture: Option<&CaptureWriter>) {
@@ -192,6 +229,16 @@ impl Reading<'_> {
             }),
             ErrorClass::Failed | ErrorClass::Missing => fault.into(),
         })
+    }
+}
+
+/// How long a run that follows a directory goes on after a signal, to read what is there.
+const GRACE: Duration = Duration::from_secs(5);
+
+fn wait_until(at_most: Duration, is_done: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_done() && started.elapsed() < at_most {
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

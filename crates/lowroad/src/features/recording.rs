@@ -79,6 +79,18 @@ impl PcapOut {
             .is_some_and(|out| output::is_same(out, path))
     }
 
+    /// Whether packets go to a file in this directory.
+    pub(super) fn is_in(&self, directory: &Path) -> bool {
+        let parent = self.pcap_out.as_deref().and_then(Path::parent);
+        parent.is_some_and(|parent| {
+            let parent = match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            };
+            output::is_same(parent, directory)
+        })
+    }
+
     /// Prints an account where it does not mix with packets or rows.
     pub(super) fn report(&self, rows: &Output, text: &str) -> Result<(), Failure> {
         if self.goes_to(Path::new("-")) {

@@ -55,6 +55,7 @@ impl Score {
         let scorer = scorer(model, &run.arrow_schema())?;
         let reading = pcap::Reading {
             files: &files,
+            follow: None,
             run: &run,
             output: &self.output,
             pcap_out: None,

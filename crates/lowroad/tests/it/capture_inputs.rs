@@ -2,10 +2,15 @@
 //! from one capture to the next.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
 use serde_json::Value;
@@ -169,5 +174,65 @@ fn names_that_stand_for_no_capture_are_refused_before_anything_is_written() {
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
         let text = fs::read_to_string(folder.join("out.csv")).unwrap();
         assert_eq!(text, "as before", "{arguments:?}");
+    }
+}
+
+/// A capture program that rotates: a file grows, ends with half a record for a while, and is followed by another one.
+#[test]
+fn a_rotation_is_followed_until_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("ring")).unwrap();
+    fs::write(folder.join("ring/x.pcap9"), capture(0..10)).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_lowroad"))
+        .args(["features", "pcap", "--json", "-o", "out.csv"])
+        .args(["--follow", "ring", "--pcap-out", "copy.pcap"])
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pause = || thread::sleep(Duration::from_millis(300));
+    let second = capture(10..20);
+    let (half, rest) = second.split_at(second.len() / 2 + 3);
+    let mut file = File::create(folder.join("ring/x.pcap10")).unwrap();
+    file.write_all(half).unwrap();
+    pause();
+    file.write_all(rest).unwrap();
+    fs::write(folder.join("ring/x.pcap11.part"), "not yet").unwrap();
+    pause();
+    fs::write(folder.join("ring/x.pcap11"), zstd(&capture(20..30))).unwrap();
+    // The last one is still being written.
+    let last = capture(30..40);
+    fs::write(folder.join("ring/x.pcap12"), &last[..last.len() - 5]).unwrap();
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let account = account(&output);
+    assert_eq!(output.status.code(), Some(0), "{account}");
+    assert_eq!(account["packets"], 4 * 200 - 1, "{account}");
+    assert_eq!(account["captures"], 4);
+    assert_eq!(account["pcap_out"]["packets"], 4 * 200 - 1);
+    assert_eq!(rows(folder).len(), 11);
+}
+
+#[test]
+fn a_rotation_that_cannot_be_followed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("file.pcap"), capture(0..1)).unwrap();
+    for (arguments, what) in [
+        (&["--follow", "none"][..], "none: no such directory"),
+        (&["--follow", "file.pcap"], "file.pcap: no such directory"),
+        (
+            &["--follow", ".", "--pcap-out", "copy.pcap"],
+            "--pcap-out would write to the directory that --follow reads",
+        ),
+        (&["--follow", ".", "file.pcap"], "cannot be used with"),
+        (&["--follow", ".", "--threads", "2"], "cannot be used with"),
+    ] {
+        let output = features(folder, arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(what), "{arguments:?}: {said}");
     }
 }

@@ -1,0 +1,110 @@
+//! The files of a rotation as they are written: each is read to its end, which has come once there is a next one.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::captures::{Input, Opened};
+use super::files::{by_name, capture_names};
+
+/// Between two looks for more bytes or another file.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The captures of a directory in the order of their names, those to come included.
+#[derive(Debug)]
+pub(super) struct Rotation<'a> {
+    directory: PathBuf,
+    last: Option<OsString>,
+    /// Set to end with what is there.
+    end: &'a AtomicBool,
+    failed: bool,
+}
+
+/// A file that grows until it has a successor.
+#[derive(Debug)]
+struct Tail<'a> {
+    file: File,
+    directory: PathBuf,
+    name: OsString,
+    end: &'a AtomicBool,
+    is_complete: bool,
+}
+
+impl<'a> Rotation<'a> {
+    pub(super) fn new(directory: &Path, end: &'a AtomicBool) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            last: None,
+            end,
+            failed: false,
+        }
+    }
+}
+
+/// The capture that follows the one of this name, if there is one yet.
+fn successor(directory: &Path, name: Option<&OsString>) -> io::Result<Option<OsString>> {
+    let names = capture_names(directory).map_err(io::Error::other)?;
+    let follows = |next: &OsString| name.is_none_or(|name| by_name(next, name).is_gt());
+    Ok(names.into_iter().find(follows))
+}
+
+impl<'a> Iterator for Rotation<'a> {
+    type Item = Opened<'a>;
+
+    fn next(&mut self) -> Option<Opened<'a>> {
+        while !self.failed {
+            // A file that comes after this question and before the next one may be left unread.
+            let ends = self.end.load(Ordering::Relaxed);
+            match successor(&self.directory, self.last.as_ref()) {
+                Ok(Some(name)) => {
+                    let path = self.directory.join(&name);
+                    self.last = Some(name.clone());
+                    let file = match File::open(&path) {
+                        // The capture program has removed the oldest of its files.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        file => file,
+                    };
+                    let (directory, end) = (self.directory.clone(), self.end);
+                    let input = file.map(|file| -> Input<'a> {
+                        Box::new(Tail {
+                            file,
+                            directory,
+                            name,
+                            end,
+                            is_complete: false,
+                        })
+                    });
+                    return Some((Some(path), input));
+                }
+                Ok(None) if ends => return None,
+                Ok(None) => thread::sleep(LOOK),
+                Err(error) => {
+                    self.failed = true;
+                    return Some((None, Err(error)));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Read for Tail<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let came = self.file.read(into)?;
+            if came > 0 || self.is_complete || into.is_empty() {
+                return Ok(came);
+            }
+            // What was written between the last read and this question is still to be read.
+            self.is_complete = self.end.load(Ordering::Relaxed)
+                || successor(&self.directory, Some(&self.name))?.is_some();
+            if !self.is_complete {
+                thread::sleep(LOOK);
+            }
+        }
+    }
+}

@@ -11,6 +11,7 @@
 #include "direct.h"
 #include "end.h"
 #include "exchange.h"
+#include "extent.h"
 #include "function.h"
 #include "journal.h"
 #include "made.h"

@@ -4,6 +4,7 @@
 #define REPLICATE_END_H
 
 #include "operation.h"
+#include "page.h"
 
 /*
  * Of a write, folios tell only those pages that it was the first to write. Where functions are to
@@ -13,7 +14,20 @@ static __always_inline bool range_known(const struct touched *touched, __u32 cal
 {
 	return touched->from < touched->to &&
 	       (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) || touched->flags & HOOK_DIRECT ||
-		(!functions && touched->flags & HOOK_BUFFERED));
+		(!functions && touched->flags & (HOOK_BUFFERED | HOOK_EXTENT)));
+}
+
+/*
+ * Whether the range is one that a call has written, and each later change of it is told by itself:
+ * the file is not mapped, and to map it is told.
+ */
+static __always_inline bool only_written(const struct touched *touched, __u32 call)
+{
+	__u8 kind = kind_of(call);
+
+	return !functions && touched->flags & (HOOK_BUFFERED | HOOK_EXTENT) &&
+	       !(touched->flags & HOOK_DIRECT) && kind & (CALL_FIRST | CALL_THIRD) &&
+	       !(kind & CALL_WHOLE) && !mapped(touched->inode);
 }
 
 /*
@@ -48,8 +62,8 @@ static long next_touched(__u32 i, void *context)
 		touched->to = END;
 	}
 	if (touched->from < touched->to)
-		tell(&touched->file, EVENT_RANGE, touched->flags, touched->from,
-		     touched->to - touched->from);
+		tell(&touched->file, only_written(touched, call) ? EVENT_WRITTEN : EVENT_RANGE,
+		     touched->flags, touched->from, touched->to - touched->from);
 	tell_state(touched->inode, &touched->file, touched->flags | operation->flags, call,
 		   i + 1 == operation->count);
 	touched->inode = NULL;

@@ -60,6 +60,7 @@ enum hook {
 	HOOK_SYNC = 1 << 19,
 	HOOK_NAME = 1 << 20,
 	HOOK_EXTENDED = 1 << 21,
+	HOOK_EXTENT = 1 << 22,
 };
 
 /* `length` bytes, and padding, follow where kind is EVENT_DATA. */

@@ -18,6 +18,7 @@ const NOTE: [u8; 13] = [1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0, 0, 0, 0];
 /// Tags of notes.
 const SOURCE: u8 = 1;
 const BARRIER: u8 = 2;
+const STALE: u8 = 3;
 
 /// Appends the record's bytes.
 pub fn encode(record: &Record, to: &mut Vec<u8>) {
@@ -42,6 +43,10 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
             patterns.exclude.put(to);
         }
         Entry::Barrier => begin_note(BARRIER, to),
+        Entry::Stale { file } => {
+            begin_note(STALE, to);
+            file.put(to);
+        }
         Entry::Change(change) => change.encode(to),
     }
 }
@@ -92,6 +97,9 @@ fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, Malformed> {
     match from.u8()? {
         SOURCE => Ok(Entry::Source(Source::take(from)?)),
         BARRIER => Ok(Entry::Barrier),
+        STALE => Ok(Entry::Stale {
+            file: Field::take(from)?,
+        }),
         value => Err(Malformed::Unknown {
             what: "note",
             value,

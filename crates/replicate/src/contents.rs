@@ -33,7 +33,11 @@ impl Contents {
     pub(crate) fn follow(&mut self, located: &Located) {
         match &located.record.entry {
             Entry::Start { .. } => self.0.clear(),
-            Entry::Epoch { .. } | Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
+            Entry::Epoch { .. }
+            | Entry::Source(_)
+            | Entry::Patterns(_)
+            | Entry::Barrier
+            | Entry::Stale { .. } => {}
             Entry::Change(change) => self.change(change, Some(&located.place)),
         }
     }

@@ -9,10 +9,10 @@ use units::Timestamp;
 
 use crate::log::{self, Reader};
 use crate::record::{Change, Entry, File, Record, Subject};
-use crate::tree::Tree;
+use crate::tree::{Stale, Tree};
 
 /// An epoch of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch {
     pub number: u64,
     /// The number of its record.
@@ -28,6 +28,8 @@ pub struct Epoch {
     /// then.
     pub changed_files: u64,
     pub changed_bytes: u64,
+    /// Files that it has an earlier state of; an epoch without any is whole.
+    pub stale: Stale,
 }
 
 /// What an epoch was written for.
@@ -158,7 +160,10 @@ impl Counts {
             }
             Entry::Start { .. } => (self.files, self.bytes) = (0, 0),
             Entry::Barrier => self.barrier = true,
-            Entry::Source(_) | Entry::Patterns(_) | Entry::Epoch { .. } => {}
+            Entry::Source(_)
+            | Entry::Patterns(_)
+            | Entry::Stale { .. }
+            | Entry::Epoch { .. } => {}
         }
         self.tree.fold(record)?;
         let Entry::Epoch { number } = record.entry else {
@@ -179,6 +184,7 @@ impl Counts {
             bytes: self.bytes,
             changed_files: changed.len() as u64,
             changed_bytes: std::mem::take(&mut self.changed_bytes),
+            stale: Stale::of(&self.tree),
         }))
     }
 

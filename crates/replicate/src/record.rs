@@ -99,6 +99,10 @@ pub enum Entry {
     Change(Change),
     /// A program has asked for the epoch that follows: it has synced, renamed or linked a file.
     Barrier,
+    /// The epoch that follows has an earlier state of this file's content and attributes: it changed all the time.
+    Stale {
+        file: File,
+    },
     /// With all records before, the tree is one that the source had: a replica may show it.
     Epoch {
         number: u64,
@@ -140,6 +144,10 @@ impl Entry {
             }
             Self::Change(change) => return change.describe(),
             Self::Barrier => "barrier",
+            Self::Stale { file } => {
+                file.show("file", &mut members);
+                "stale"
+            }
             Self::Epoch { number } => {
                 number.show("epoch", &mut members);
                 "epoch"

@@ -4,6 +4,7 @@
 mod doubts;
 mod invalid;
 mod node;
+mod stale;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,6 +14,7 @@ use crate::record::{Change, Entry, File, Kind, Name, Part, Record, Source, Subje
 pub use doubts::Doubts;
 pub use invalid::Invalid;
 pub use node::Node;
+pub use stale::Stale;
 
 /// The largest size that a file can have.
 pub const LARGEST: u64 = i64::MAX as u64;
@@ -30,6 +32,9 @@ pub struct Tree {
     adrift: BTreeSet<File>,
     number: u64,
     epoch: u64,
+    /// Files that the last epoch has an earlier state of, and those of the next one.
+    stale: BTreeSet<File>,
+    next_stale: BTreeSet<File>,
 }
 
 impl Tree {
@@ -77,6 +82,12 @@ impl Tree {
                 Ok(())
             }
             Entry::Barrier => self.root.map(drop).ok_or(Invalid::NoStart),
+            Entry::Stale { file } => {
+                self.root.ok_or(Invalid::NoStart)?;
+                self.node(*file)?;
+                self.next_stale.insert(*file);
+                Ok(())
+            }
             Entry::Epoch { number } => self.close(*number),
             Entry::Change(change) => {
                 let root = self.root.ok_or(Invalid::NoStart)?;
@@ -168,6 +179,11 @@ impl Tree {
         self.doubts.parts()
     }
 
+    /// Files that the last epoch has an earlier state of, because they changed all the time.
+    pub fn stale(&self) -> impl Iterator<Item = File> {
+        self.stale.iter().copied()
+    }
+
     /// The number of the last record; zero before the first.
     pub fn number(&self) -> u64 {
         self.number
@@ -188,13 +204,14 @@ impl Tree {
                 last: self.epoch,
             });
         }
-        if let Some(file) = self.doubts.first() {
+        if let Some(file) = self.doubts.first_except(&self.next_stale) {
             return Err(Invalid::Doubt { file });
         }
         if let Some(file) = self.adrift.first() {
             return Err(Invalid::Adrift { file: *file });
         }
         self.epoch = number;
+        self.stale = std::mem::take(&mut self.next_stale);
         Ok(())
     }
 
@@ -235,6 +252,8 @@ impl Tree {
         }
         self.files.remove(&file);
         self.doubts.forget(file);
+        self.stale.remove(&file);
+        self.next_stale.remove(&file);
         Ok(())
     }
 

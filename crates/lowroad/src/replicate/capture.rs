@@ -213,13 +213,14 @@ fn line(captured: &Captured) -> String {
         );
     }
     format!(
-        "epoch {}  events {}  waiting {} B  dropped {}  in doubt {}  read back {} B{bounded}",
+        "epoch {}  events {}  waiting {} B  dropped {}  in doubt {}  read back {} B{}{bounded}",
         progress.epoch,
         progress.events,
         progress.waiting,
         progress.dropped,
         progress.doubtful,
-        progress.read_back
+        progress.read_back,
+        captured.stale.phrase()
     )
 }
 

@@ -40,7 +40,7 @@ impl Epochs {
             match self.last {
                 None => printed = exit::print_more(&line(epoch, json)),
                 Some(most) => {
-                    last.push_back(*epoch);
+                    last.push_back(epoch.clone());
                     if last.len() > most {
                         last.pop_front();
                     }
@@ -74,6 +74,7 @@ fn line(epoch: &Epoch, json: bool) -> String {
         bytes,
         changed_files,
         changed_bytes,
+        stale,
         ..
     } = epoch;
     let cause = epoch.cause.map(epochs::Cause::name);
@@ -88,12 +89,14 @@ fn line(epoch: &Epoch, json: bool) -> String {
             "bytes": bytes,
             "changed_files": changed_files,
             "changed_bytes": changed_bytes,
+            "stale": { "files": stale.files, "listed": stale.shown() },
         });
         return format!("{line}\n");
     }
     let cause = cause.unwrap_or("unknown");
     format!(
         "epoch {number}  at {at}  cause {cause}  files {files}  bytes {bytes}  changed {changed_files} files, \
-         {changed_bytes} bytes\n"
+         {changed_bytes} bytes{}\n",
+        stale.phrase()
     )
 }

@@ -76,6 +76,9 @@ pub(super) fn text(answer: &Value) -> String {
         }
         let _ = write!(text, "{}", bounded(&part["counts"]["bounded"]));
         let _ = write!(text, "{}", open(&part["counts"]["open"]));
+        for path in part["counts"]["stale"].as_array().into_iter().flatten() {
+            let _ = writeln!(text, "  stale  {}", word(path));
+        }
         if let Some(trouble) = part["trouble"].as_str() {
             let _ = writeln!(text, "  {trouble}");
         }
@@ -157,6 +160,7 @@ fn counts(part: &Value) -> String {
             ("events", "events"),
             ("dropped", "dropped"),
             ("doubtful_files", "in doubt"),
+            ("stale_files", "stale"),
             ("read_back_bytes", "bytes read back"),
             ("files", "files"),
         ],

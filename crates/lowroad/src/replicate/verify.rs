@@ -245,6 +245,7 @@ pub(super) fn text(verdict: &Verdict, sides: Sides) -> String {
             text += &format!("  {what} {count}");
         }
     }
+    text += &verdict.stale.phrase();
     if let Some((log, _)) = verdict.hashes.filter(|(log, folder)| log == folder) {
         text += &format!("  hash {log}");
     }
@@ -302,6 +303,8 @@ pub(super) fn object(verdict: &Verdict, Sides(here, there): Sides) -> Value {
         "files_with_other_holes": verdict.holes,
         "mounted": verdict.mounted,
         "left_out": verdict.left_out,
+        "stale_files": verdict.stale.files,
+        "stale": verdict.stale.shown(),
         hash(here): verdict.hashes.map(|(log, _)| log.to_string()),
         hash(there): verdict.hashes.map(|(_, folder)| folder.to_string()),
         "listed": differences,

@@ -165,7 +165,11 @@ impl Fold {
                 Entry::Epoch { .. } => {
                     later.epochs.insert(located.record.at_ns);
                 }
-                Entry::Start { .. } | Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
+                Entry::Start { .. }
+                | Entry::Source(_)
+                | Entry::Patterns(_)
+                | Entry::Barrier
+                | Entry::Stale { .. } => {}
             }
         }
         Ok(later)
@@ -209,7 +213,7 @@ impl Fold {
             }
             Entry::Change(change) => self.note(change),
             // Of a replica, only what the log says of files.
-            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
+            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier | Entry::Stale { .. } => {}
             Entry::Epoch { .. } => self.folded = Target::of(&located.record),
         }
         self.tree.fold(&located.record).map_err(|invalid| {

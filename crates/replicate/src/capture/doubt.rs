@@ -36,6 +36,28 @@ impl Doubt {
         }
     }
 
+    /// Adds all of another one.
+    pub(super) fn join(&mut self, other: &Self) {
+        for range in &other.ranges {
+            add(&mut self.ranges, *range);
+        }
+        for range in &other.read {
+            add(&mut self.read, *range);
+        }
+        self.stores |= other.stores;
+        self.attributes |= other.attributes;
+        self.names |= other.names;
+    }
+
+    /// Its ranges alone.
+    pub(super) fn stored_ranges(&self) -> Self {
+        Self {
+            ranges: self.ranges.clone(),
+            stores: self.stores,
+            ..Self::default()
+        }
+    }
+
     fn add_range(&mut self, start: u64, end: u64) -> bool {
         add(&mut self.ranges, (start, end))
     }

@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(20);
 /// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
 const MAX_BYTES: usize = 4 << 20;
+/// However much that is.
+const LONGEST: Duration = Duration::from_millis(250);
+/// After so much time an epoch does not wait for files that change all the time.
+const OVERDUE: Duration = Duration::from_millis(500);
 /// Calls that are under way are waited for, unless there was no epoch for so long.
 const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -16,6 +20,8 @@ pub(super) struct Epochs {
     last: u64,
     /// The last one that has what a program has synced.
     synced: u64,
+    /// The last one without stale files, and the number before which it has all events.
+    whole: (u64, u64),
     /// When the last one was handed on.
     ended: Instant,
     /// Bytes that were handed on since.
@@ -32,6 +38,7 @@ impl Epochs {
         Self {
             last,
             synced: 0,
+            whole: (0, 0),
             ended: Instant::now(),
             bytes: 0,
             calls_passed: Instant::now(),
@@ -45,6 +52,22 @@ impl Epochs {
 
     pub(super) fn synced(&self) -> u64 {
         self.synced
+    }
+
+    /// Whether a later one than this has all events before a number.
+    pub(super) fn has_whole(&self, after: u64, number: u64) -> bool {
+        let (epoch, events) = self.whole;
+        epoch > after && events >= number
+    }
+
+    /// The last one has all events before this number.
+    pub(super) fn note_whole(&mut self, number: u64) {
+        self.whole = (self.last, number);
+    }
+
+    /// Whether the next one does not wait for files that change all the time.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.ended.elapsed() >= OVERDUE
     }
 
     pub(super) fn has_barrier(&self) -> bool {
@@ -80,7 +103,11 @@ impl Epochs {
 
     /// Whether what was handed on has waited for long enough.
     pub(super) fn is_due(&self) -> bool {
-        self.bytes <= MAX_BYTES && self.ended.elapsed() >= INTERVAL
+        let least = match self.bytes <= MAX_BYTES {
+            true => INTERVAL,
+            false => LONGEST,
+        };
+        self.ended.elapsed() >= least
     }
 
     /// For how long it may wait yet. `changed` says whether there is anything.

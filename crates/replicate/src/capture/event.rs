@@ -14,7 +14,7 @@ const LAST: u8 = 64;
 const VAGUE: u8 = 128;
 
 /// As `enum hook` of the programs, by their bits; what only asks for an epoch has no name.
-pub(super) const HOOKS: [&str; 14] = [
+pub(super) const HOOKS: [&str; 15] = [
     "ext4_write_end",
     "ext4_truncate",
     "ext4_fallocate",
@@ -29,6 +29,7 @@ pub(super) const HOOKS: [&str; 14] = [
     "",
     "security_inode",
     "vfs_xattr",
+    "btrfs_set_extent_bit",
 ];
 
 /// What is said of an event beside what happened.

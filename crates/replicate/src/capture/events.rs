@@ -21,6 +21,8 @@ const STAND_INS: &[(&str, &str)] = &[
 ];
 /// Events that say that a file has changed, where its file system does not say how.
 const CHANGES: &[&str] = &["inode_set_ctime_to_ts", "ctime_ns_xchg", "ctime_xchg_skip"];
+/// Where a file was written: without, all of it is read.
+const EXTENTS: &str = "btrfs_set_extent_bit";
 /// That what a ring was asked for is done.
 const RING: &str = "io_uring_complete";
 
@@ -131,7 +133,7 @@ fn loads(
     if !wanted(name, format) || has(Place::Event(name)) {
         return Ok(wanted(name, format));
     }
-    if functions.changes() && CHANGES.contains(&name) {
+    if name == EXTENTS || functions.changes() && CHANGES.contains(&name) {
         return Ok(false);
     }
     let mut told = STAND_INS.iter().filter(|(_, event)| *event == name);
@@ -153,6 +155,7 @@ fn wanted(event: &str, format: Format) -> bool {
     match event.split_once('_') {
         Some(("ext4", _)) => format == Format::Ext4,
         Some(("xfs", _)) => format == Format::Xfs,
+        Some(("btrfs", _)) => matches!(format, Format::Btrfs { .. }),
         _ => true,
     }
 }

@@ -24,6 +24,8 @@ const PIECE: u64 = 256 << 10;
 pub(super) struct FileReader {
     listings: Listings,
     pace: Pace,
+    /// Events from this number on may be of what changes while it reads.
+    from: u64,
 }
 
 impl FileReader {
@@ -32,16 +34,20 @@ impl FileReader {
         Self {
             listings: Listings::default(),
             pace: Pace::new(rate_limit),
+            from: 0,
         }
     }
 
-    /// Reads what is in doubt. Directories that no path leads to come last: by then one may have been found.
+    /// Reads what is in doubt, while events before this number have been derived from. Directories that no path leads to
+    /// come last: by then one may have been found.
     pub(super) fn read_all(
         &mut self,
         doubts: &Doubts,
+        from: u64,
         pipeline: &mut Pipeline,
         listener: &mut dyn Listener,
     ) -> Result<(), Error> {
+        self.from = from;
         let mut later = Vec::new();
         for (file, doubt) in doubts {
             match pipeline.shadow.is_nowhere(*file) {
@@ -72,11 +78,9 @@ impl FileReader {
         };
         let kind = node.kind.clone();
         let vague = !shadow.source.format().exact();
-        if vague {
-            // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
-            // nobody is waited for any more is told.
-            shadow.source.stat(file)?;
-        }
+        // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
+        // nobody is waited for any more is told.
+        shadow.source.stat(file)?;
         shadow.source.wait(file, &kind)?;
         let Some(stat) = shadow.source.stat(file)? else {
             return shadow.vanish(file);
@@ -100,6 +104,14 @@ impl FileReader {
                 }
             }
             _ => {}
+        }
+        self.cut(file, pipeline)
+    }
+
+    /// Notes that the file was as it has been said, if nothing has changed it since the reading began.
+    fn cut(&self, file: File, pipeline: &mut Pipeline) -> Result<(), Error> {
+        if let Some(to) = pipeline.queue.quiet()? {
+            pipeline.shadow.hold_back.cut(file, self.from, to);
         }
         Ok(())
     }
@@ -178,6 +190,7 @@ impl FileReader {
         let Some(stat) = shadow.source.stat(file)? else {
             return Ok(None);
         };
+        shadow.begin_adopting(file);
         shadow.say(Change::New {
             file,
             kind: kind.clone(),
@@ -187,6 +200,7 @@ impl FileReader {
             shadow.clean_range(file, 0, u64::MAX)?;
             self.read_range(file, (0, u64::MAX), pipeline, listener)?;
         }
+        self.cut(file, pipeline)?;
         Ok(Some(kind))
     }
 

@@ -15,6 +15,7 @@ mod extended;
 mod file_reader;
 mod format;
 mod functions;
+mod hold_back;
 mod listener;
 mod listings;
 mod mapped_files;
@@ -59,7 +60,7 @@ use pin::{Journal, Label};
 use pipeline::{PORTIONS, Pipeline};
 use program::{Programs, Scope};
 use queue::EventQueue;
-use readback::Readback;
+use readback::{Advance, Readback};
 use shadow::ShadowTree;
 use source::Source;
 use waiter::Waiter;
@@ -249,8 +250,19 @@ impl Capture {
         let listener: &mut dyn Listener = listener;
         self.check_mounts()?;
         self.follow(listener)?;
-        while self.readback.advance(&mut self.pipeline, listener)? {
-            self.follow(listener)?;
+        loop {
+            match self.readback.advance(&mut self.pipeline, listener)? {
+                Advance::Waits => break,
+                Advance::GoesOn => self.follow(listener)?,
+                Advance::Ends { quiet } => {
+                    // What has been read may be in doubt again with the next event.
+                    if quiet && self.pipeline.is_wanted() {
+                        self.close(listener)?;
+                    }
+                    self.pipeline.pass_on(listener)?;
+                    break;
+                }
+            }
         }
         self.mmap_scan.run_if_due(&mut self.pipeline, listener)?;
         // What was to be read at a barrier has been read by now.
@@ -285,10 +297,11 @@ impl Capture {
         let begun = Instant::now();
         self.poll(listener)?;
         self.mmap_scan.run(&mut self.pipeline, listener)?;
+        let last = self.pipeline.epochs.last();
         loop {
             self.poll(listener)?;
             // What is reached by giving something up may be in doubt then.
-            if self.pipeline.reached(target)? && !self.pipeline.shadow.said {
+            if self.pipeline.has_told(target, last)? {
                 return Ok(true);
             }
             if begun.elapsed() > limit {
@@ -420,14 +433,16 @@ impl Capture {
         Ok(())
     }
 
-    /// Ends an epoch, unless something is in doubt.
+    /// Ends an epoch, unless something is in doubt; of files that change all the time it waits only for a while. No
+    /// operation may be under way.
     fn close(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         self.check_mounts()?;
-        if !self.readback.is_idle() || !self.pipeline.is_certain()? {
+        let Some(stale) = self.pipeline.stale()? else {
             return Ok(());
-        }
+        };
         self.mmap_scan.run(&mut self.pipeline, listener)?;
-        if self.pipeline.end_epoch()
+        if self.pipeline.end_epoch(&stale)
+            && stale.is_empty()
             && let Some(journal) = &mut self.journal
         {
             let queue = &mut self.pipeline.queue;
@@ -444,9 +459,9 @@ impl Capture {
         if epochs.has_barrier() || epochs.last() == 0 || !read {
             return INTERVAL;
         }
-        // Nor does any epoch end before all is certain.
+        // Nor does any epoch end before all is certain, or it is overdue.
         if !certain {
-            return self.readback.until_ripe().max(INTERVAL);
+            return self.readback.until_ripe(&self.pipeline).max(INTERVAL);
         }
         epochs.until_due(shadow.said).max(INTERVAL)
     }

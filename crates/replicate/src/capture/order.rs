@@ -65,8 +65,12 @@ impl Order {
         Ok(())
     }
 
-    /// The event that is due, if it has come.
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    /// The event that is due, if it has come and its number is below this one.
+    pub(super) fn pop(&mut self, end: u64) -> Option<Event> {
+        let first = self.due.front().map_or(self.next, |event| event.number);
+        if first >= end {
+            return None;
+        }
         let event = self.due.pop_front().or_else(|| {
             let event = self.waiting.remove(&self.next)?;
             self.next += 1;

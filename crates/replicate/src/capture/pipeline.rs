@@ -1,5 +1,6 @@
 //! The way of events: out of the ring into the tree as the log says it, and from there to the listener.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::call_groups::CallGroups;
@@ -23,6 +24,10 @@ pub(super) struct Pipeline {
     groups: CallGroups,
     pub(super) epochs: Epochs,
     readback: ReadbackLoad,
+    /// Events from this number on wait until what was read before them is said.
+    end: u64,
+    /// Events before this number have been derived from.
+    derived: u64,
 }
 
 /// What a readback asks of the pipeline.
@@ -42,7 +47,14 @@ impl Pipeline {
             groups: CallGroups::default(),
             epochs,
             readback: ReadbackLoad::default(),
+            end: u64::MAX,
+            derived: 0,
         }
+    }
+
+    /// Has events from this number on wait; with none, no more.
+    pub(super) fn stop_at(&mut self, end: Option<u64>) {
+        self.end = end.unwrap_or(u64::MAX);
     }
 
     pub(super) fn set_readback(&mut self, load: ReadbackLoad) {
@@ -55,6 +67,8 @@ impl Pipeline {
             waiting: self.queue.programs().waiting(),
             dropped: self.queue.dropped(),
             doubtful: self.shadow.doubts.len() + self.readback.files,
+            stale: self.shadow.tree.stale().count(),
+            held: self.shadow.hold_back.age(),
             read_back: self.shadow.read_back,
             files: self.shadow.tree.len(),
             epoch: self.epochs.last(),
@@ -68,6 +82,7 @@ impl Pipeline {
         let mut late = Vec::new();
         let more = self.queue.drain(&mut late)?;
         if !late.is_empty() {
+            self.shadow.hold_back.disturb_all();
             self.groups.cut_short(&mut self.shadow);
         }
         for event in late {
@@ -78,20 +93,26 @@ impl Pipeline {
 
     /// Derives what follows from the event that is due: whether an epoch may end with it. None where no event is due.
     pub(super) fn derive_next(&mut self) -> Result<Option<bool>, Error> {
-        let Some(event) = self.queue.pop() else {
+        let Some(event) = self.queue.pop(self.end) else {
             return Ok(None);
         };
         if event.what == What::Sync {
             self.epochs.note_barrier();
         }
-        let quiet = event.flags.quiet();
+        let (number, quiet) = (event.number, event.flags.quiet());
+        self.shadow.event = Some(number);
         self.deriver().take(event)?;
-        Ok(Some(quiet && (self.epochs.has_barrier() || self.is_due())))
+        self.shadow.event = None;
+        self.derived = number + 1;
+        Ok(Some(quiet && self.is_wanted()))
     }
 
     /// Puts in doubt what lost events were about; how many are lost.
     pub(super) fn account(&mut self) -> Result<u64, Error> {
         let losses = self.queue.losses()?;
+        if losses.files.is_some() || losses.any_file {
+            self.shadow.hold_back.disturb_all();
+        }
         if let Some(files) = losses.files {
             for file in files {
                 for file in self.shadow.source.called(file) {
@@ -121,6 +142,9 @@ impl Pipeline {
     /// Whether all events before this number have been derived from, or are lost and accounted for.
     pub(super) fn reached(&mut self, number: u64) -> Result<bool, Error> {
         let reached = self.queue.reached(number)?;
+        if reached {
+            self.derived = self.derived.max(number);
+        }
         if self.queue.has_gap() {
             self.groups.cut_short(&mut self.shadow);
         }
@@ -132,9 +156,24 @@ impl Pipeline {
         self.shadow.said && self.epochs.is_due()
     }
 
-    /// Whether nothing is in doubt, nor lost.
-    pub(super) fn is_certain(&self) -> Result<bool, Error> {
-        Ok(self.shadow.doubts.is_empty() && self.queue.is_accounted()?)
+    /// Whether a moment without an operation is to be an epoch.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.epochs.has_barrier() || self.is_due()
+    }
+
+    /// The files that an epoch would have in an earlier state; none where there can be no epoch yet.
+    pub(super) fn stale(&self) -> Result<Option<BTreeSet<File>>, Error> {
+        if !self.queue.is_accounted()? {
+            return Ok(None);
+        }
+        let stale = self.shadow.stale();
+        Ok(stale.filter(|stale| stale.is_empty() || self.epochs.is_overdue()))
+    }
+
+    /// Whether an epoch has all events before this number: one after this epoch, or any where nothing was said since.
+    pub(super) fn has_told(&mut self, number: u64, epoch: u64) -> Result<bool, Error> {
+        let told = self.epochs.has_whole(epoch, number);
+        Ok(told || (self.shadow.is_told() && self.reached(number)?))
     }
 
     /// Whether nothing has happened since these counters, and all before has been derived from.
@@ -145,14 +184,20 @@ impl Pipeline {
         Ok(still && counters.operations == 0 && self.reached(counters.next)?)
     }
 
-    /// Ends an epoch with what was said; false where nothing was, or the tree is in no state for it.
-    pub(super) fn end_epoch(&mut self) -> bool {
+    /// Ends an epoch with what was said, and an earlier state of these files; false where nothing was, or the tree is in
+    /// no state for it. No operation may be under way.
+    pub(super) fn end_epoch(&mut self, stale: &BTreeSet<File>) -> bool {
+        self.shadow.release();
         self.shadow.remove_nameless();
         if !self.shadow.said {
             // The last epoch has it all: what is written down of it may be what was synced.
             self.epochs.answer_barrier();
             return false;
         }
+        let stale = stale.iter().map(|file| Entry::Stale { file: *file });
+        let stale: Vec<_> = stale
+            .filter(|entry| self.shadow.tree.enter(entry).is_ok())
+            .collect();
         let entry = Entry::Epoch {
             number: self.epochs.last() + 1,
         };
@@ -163,10 +208,16 @@ impl Pipeline {
         if self.epochs.has_barrier() {
             self.shadow.out.push(Entry::Barrier);
         }
+        let whole = stale.is_empty();
+        // What is missing is to be in the next one.
+        self.shadow.said = !whole;
+        self.shadow.out.extend(stale);
         self.shadow.out.push(entry);
         self.epochs.begin_next();
+        if whole {
+            self.epochs.note_whole(self.derived);
+        }
         self.epochs.answer_barrier();
-        self.shadow.said = false;
         self.shadow.adrift = None;
         self.shadow.comparison.finish();
         true

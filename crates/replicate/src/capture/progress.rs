@@ -1,5 +1,7 @@
 //! How far a capture is.
 
+use std::time::Duration;
+
 use super::Rescan;
 
 /// How far the capture is.
@@ -13,6 +15,10 @@ pub struct Progress {
     pub dropped: u64,
     /// Files of which something is in doubt.
     pub doubtful: usize,
+    /// Files that the last epoch has an earlier state of, because they changed all the time.
+    pub stale: usize,
+    /// The age of the oldest change that waits until its file has been read as it was at one moment.
+    pub held: Option<Duration>,
     /// Bytes that were read from the source instead of seen.
     pub read_back: u64,
     /// Files of all kinds that the log has.

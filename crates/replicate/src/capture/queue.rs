@@ -13,6 +13,9 @@ use crate::record::File;
 const WRITE: &str = HOOKS[0];
 const TIME: &str = HOOKS[7];
 
+/// To read the counters between two operations.
+const TRIES: u32 = 16;
+
 /// The events of the attached programs.
 #[derive(Debug)]
 pub(super) struct EventQueue {
@@ -97,9 +100,9 @@ impl EventQueue {
         Ok(more)
     }
 
-    /// The event that is due, if it has come.
-    pub(super) fn pop(&mut self) -> Option<Event> {
-        let event = self.order.pop()?;
+    /// The event that is due, if it has come and its number is below this one.
+    pub(super) fn pop(&mut self, end: u64) -> Option<Event> {
+        let event = self.order.pop(end)?;
         self.hooks |= event.hooks;
         Some(event)
     }
@@ -151,6 +154,18 @@ impl EventQueue {
 
     pub(super) fn counters(&self) -> Result<Counters, Error> {
         self.programs.counters()
+    }
+
+    /// The number of the next event, read while no operation was under way; none where one was each time.
+    pub(super) fn quiet(&self) -> Result<Option<u64>, Error> {
+        for _ in 0..TRIES {
+            // What is counted is not read in one step: what did not change meanwhile was so at one time.
+            let counters = self.counters()?;
+            if counters.operations == 0 && self.counters()? == counters {
+                return Ok(Some(counters.next));
+            }
+        }
+        Ok(None)
     }
 
     /// Where the kernel showed the events since the last call.

@@ -13,6 +13,14 @@ use super::{Error, Listener, Options};
 /// is made to commit its journal that has data in it.
 const JOURNAL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// After a file has changed while it was read, the next reading begins so much later, and twice as late each time.
+const PAUSE: Duration = Duration::from_millis(5);
+/// But not later than this many times.
+const LONGEST_PAUSE: u32 = 32;
+/// Stores to mapped files that come while their pages are written back are followed so many times, until they are few.
+const PASSES: u32 = 8;
+const FEW: usize = 2;
+
 /// The readback of what is in doubt.
 #[derive(Debug)]
 pub(super) struct Readback {
@@ -24,6 +32,9 @@ pub(super) struct Readback {
     rescan: bool,
     /// When the last one began, of those that are at an interval.
     last: Instant,
+    /// When the last one ended, and for how many pauses the next one waits.
+    ended: Instant,
+    pauses: u32,
 }
 
 /// How far what is in doubt has been read.
@@ -33,13 +44,35 @@ enum Phase {
     /// Stores from now on are seen; what was told until `after` comes before what is read.
     Armed {
         after: u64,
-        doubts: Doubts,
+        reading: Reading,
     },
     /// Read; what was told until `after` may have been read as well.
     Closing {
         after: u64,
+        quiet: bool,
         doubts: Doubts,
     },
+}
+
+/// What is to be read.
+#[derive(Debug, Default)]
+struct Reading {
+    doubts: Doubts,
+    /// Of those, stores since: a page may have been written back when it was told to be dirty, and not marked yet. They
+    /// stay in doubt.
+    late: Doubts,
+    passes: u32,
+}
+
+/// What a call of [`Readback::advance`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// Nothing.
+    Waits,
+    /// More can be done once the events that are there have been derived from.
+    GoesOn,
+    /// What was read has been said, and nothing been derived since. Where no operation was under way, it may be an epoch.
+    Ends { quiet: bool },
 }
 
 impl Readback {
@@ -50,6 +83,8 @@ impl Readback {
             journal: options.journal,
             rescan: false,
             last: Instant::now(),
+            ended: Instant::now(),
+            pauses: 0,
         }
     }
 
@@ -62,50 +97,66 @@ impl Readback {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// Goes on reading what is in doubt; whether more can be done once the events that are there have been derived from.
+    /// Goes on reading what is in doubt.
     pub(super) fn advance(
         &mut self,
         pipeline: &mut Pipeline,
         listener: &mut dyn Listener,
-    ) -> Result<bool, Error> {
+    ) -> Result<Advance, Error> {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle if pipeline.shadow.doubts.is_empty() || !self.is_ripe(pipeline) => {
-                Ok(false)
+                Ok(Advance::Waits)
             }
             Phase::Idle => {
                 self.arm(pipeline)?;
-                Ok(true)
+                Ok(Advance::GoesOn)
             }
-            Phase::Armed { after, doubts } if pipeline.reached(after)? => {
-                self.read(doubts, pipeline, listener)?;
-                Ok(true)
+            Phase::Armed { after, mut reading } if pipeline.reached(after)? => {
+                let found = reading.join(pipeline)?;
+                if found > FEW && reading.passes < PASSES {
+                    reading.passes += 1;
+                    let after = pipeline.queue.counters()?.next;
+                    self.phase = Phase::Armed { after, reading };
+                } else {
+                    self.read(reading, after, pipeline, listener)?;
+                }
+                Ok(Advance::GoesOn)
             }
-            Phase::Closing { after, doubts } if pipeline.reached(after)? => {
+            Phase::Closing {
+                after,
+                quiet,
+                doubts,
+            } if pipeline.reached(after)? => {
                 pipeline.set_readback(ReadbackLoad::default());
-                pipeline.shadow.settle(doubts);
-                pipeline.pass_on(listener)?;
+                pipeline.stop_at(None);
+                self.ended = Instant::now();
+                self.pauses = match pipeline.shadow.end_reading(doubts) {
+                    true => 0,
+                    false => (self.pauses * 2).clamp(1, LONGEST_PAUSE),
+                };
                 // What is in doubt since is read by the next call: its writer may go on for ever.
-                Ok(false)
+                Ok(Advance::Ends { quiet })
             }
             waiting => {
                 self.phase = waiting;
-                Ok(false)
+                Ok(Advance::Waits)
             }
         }
     }
 
     /// Whether what is in doubt is to be read now: what is written again and again is read once.
     pub(super) fn is_ripe(&self, pipeline: &Pipeline) -> bool {
-        let epochs = &pipeline.epochs;
-        !self.has_interval(pipeline)
-            || epochs.has_barrier()
-            || epochs.last() == 0
-            || self.until_ripe().is_zero()
+        self.until_ripe(pipeline).is_zero()
     }
 
     /// For how long what is in doubt may wait yet, if nothing is synced.
-    pub(super) fn until_ripe(&self) -> Duration {
-        JOURNAL_INTERVAL.saturating_sub(self.last.elapsed())
+    pub(super) fn until_ripe(&self, pipeline: &Pipeline) -> Duration {
+        let pause = (PAUSE * self.pauses).saturating_sub(self.ended.elapsed());
+        let epochs = &pipeline.epochs;
+        if !self.has_interval(pipeline) || epochs.has_barrier() || epochs.last() == 0 {
+            return pause;
+        }
+        pause.max(JOURNAL_INTERVAL.saturating_sub(self.last.elapsed()))
     }
 
     fn has_interval(&self, pipeline: &Pipeline) -> bool {
@@ -115,6 +166,7 @@ impl Readback {
     /// Has stores to what is in doubt seen from now on.
     fn arm(&mut self, pipeline: &mut Pipeline) -> Result<(), Error> {
         let doubts = std::mem::take(&mut pipeline.shadow.doubts);
+        pipeline.shadow.begin_reading(&doubts);
         if self.has_interval(pipeline) {
             self.last = Instant::now();
         }
@@ -131,16 +183,23 @@ impl Readback {
             files: doubts.len(),
             defers_events: false,
         });
-        self.phase = Phase::Armed { after, doubts };
+        let reading = Reading {
+            doubts,
+            ..Reading::default()
+        };
+        self.phase = Phase::Armed { after, reading };
         Ok(())
     }
 
+    /// Events before `from` have been derived from.
     fn read(
         &mut self,
-        doubts: Doubts,
+        reading: Reading,
+        from: u64,
         pipeline: &mut Pipeline,
         listener: &mut dyn Listener,
     ) -> Result<(), Error> {
+        let Reading { doubts, late, .. } = reading;
         let mut load = ReadbackLoad {
             files: doubts.len(),
             defers_events: true,
@@ -154,11 +213,44 @@ impl Readback {
         if std::mem::take(&mut self.rescan) {
             TreeScan::new(&mut self.reader, pipeline, listener).run()?;
         }
-        self.reader.read_all(&doubts, pipeline, listener)?;
-        let after = pipeline.queue.counters()?.next;
+        self.reader.read_all(&doubts, from, pipeline, listener)?;
+        for (file, doubt) in &late {
+            let since = pipeline.shadow.doubts.entry(*file).or_default();
+            since.join(doubt);
+        }
+        let quiet = pipeline.queue.quiet()?;
+        let after = match quiet {
+            Some(after) => after,
+            None => pipeline.queue.counters()?.next,
+        };
         load.defers_events = false;
         pipeline.set_readback(load);
-        self.phase = Phase::Closing { after, doubts };
+        // Nothing is derived from what comes behind until it has been said.
+        pipeline.stop_at(Some(after));
+        self.phase = Phase::Closing {
+            after,
+            quiet: quiet.is_some(),
+            doubts,
+        };
         Ok(())
+    }
+}
+
+impl Reading {
+    /// Takes up what has come to be in doubt since; how many ranges of pages that were stored to are among it.
+    fn join(&mut self, pipeline: &mut Pipeline) -> Result<usize, Error> {
+        let since = std::mem::take(&mut pipeline.shadow.doubts);
+        pipeline.shadow.begin_reading(&since);
+        let mut found = 0;
+        for (file, doubt) in &since {
+            self.doubts.entry(*file).or_default().join(doubt);
+            if doubt.stores {
+                found += doubt.ranges.len();
+                pipeline.shadow.clean(*file, doubt)?;
+                let late = self.late.entry(*file).or_default();
+                late.join(&doubt.stored_ranges());
+            }
+        }
+        Ok(found)
     }
 }

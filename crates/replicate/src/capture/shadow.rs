@@ -10,6 +10,7 @@ use super::Error;
 use super::boundary::Boundary;
 use super::comparison::{Comparison, part};
 use super::doubt::{Doubt, Doubts, everything};
+use super::hold_back::HoldBack;
 use super::listings::Listings;
 use super::mapped_files::MappedFiles;
 use super::source::{Source, attributes_of};
@@ -31,6 +32,18 @@ pub(super) struct ShadowTree {
     pub(super) said: bool,
     /// What is to be read.
     pub(super) doubts: Doubts,
+    /// What is being read, and whether names are among it.
+    reading: BTreeMap<File, bool>,
+    /// What is said of those.
+    pub(super) hold_back: HoldBack,
+    /// Files in doubt that have changed while they were read.
+    restless: BTreeSet<File>,
+    /// Files that the log has in a state that they may never have had, and what of them it has in doubt.
+    exposed: BTreeMap<File, Vec<Part>>,
+    /// The tree is being read for the first time: that is too much to hold back.
+    streams: bool,
+    /// The number of the event that is derived from.
+    pub(super) event: Option<u64>,
     /// A directory without a name, of which all names have been read to find it.
     pub(super) adrift: Option<File>,
     /// With the log that is taken up, until its first epoch.
@@ -58,6 +71,12 @@ impl ShadowTree {
             out: Vec::new(),
             said: true,
             doubts: Doubts::new(),
+            reading: BTreeMap::new(),
+            hold_back: HoldBack::default(),
+            restless: BTreeSet::new(),
+            exposed: BTreeMap::new(),
+            streams: true,
+            event: None,
             adrift: None,
             comparison: Comparison::default(),
             read_back: 0,
@@ -104,16 +123,135 @@ impl ShadowTree {
         let entry = Entry::Change(change);
         match self.tree.enter(&entry) {
             Ok(()) => {
+                let mut held = None;
                 if let Entry::Change(change) = &entry {
                     self.comparison.follow(change);
                     self.boundary.follow(change);
                     self.mapped.follow(change);
+                    held = self.holds_back(change);
                 }
-                self.out.push(entry);
+                match held {
+                    Some(file) => {
+                        self.hold_back.push(file, entry);
+                        self.expose_overflow();
+                    }
+                    None => self.out.push(entry),
+                }
                 self.said = true;
             }
             Err(invalid) => self.distrust(&invalid),
         }
+    }
+
+    /// The file, where a change is one of a content or attributes that are no state that it had.
+    fn holds_back(&mut self, change: &Change) -> Option<File> {
+        let file = change.of_state()?;
+        if let Some(number) = self.event {
+            self.hold_back.disturb(file, Some(number));
+        }
+        if !self.is_open(file) && !self.hold_back.has(file) {
+            return None;
+        }
+        if !self.streams {
+            return Some(file);
+        }
+        let parts = self.exposed.entry(file).or_default();
+        if let Change::Doubt { part, .. } = change {
+            parts.push(part.clone());
+        }
+        None
+    }
+
+    /// Hands on what there is no room for.
+    fn expose_overflow(&mut self) {
+        while let Some(file) = self.hold_back.overflow() {
+            let part = everything();
+            self.out.push(Entry::Change(Change::Doubt {
+                file,
+                part: part.clone(),
+            }));
+            self.out.extend(self.hold_back.take(file));
+            self.exposed.entry(file).or_default().push(part);
+        }
+    }
+
+    /// Whether something of the file is in doubt, or being read.
+    fn is_open(&self, file: File) -> bool {
+        self.doubts.contains_key(&file) || self.reading.contains_key(&file)
+    }
+
+    /// These are being read.
+    pub(super) fn begin_reading(&mut self, doubts: &Doubts) {
+        for (file, doubt) in doubts {
+            *self.reading.entry(*file).or_default() |= doubt.names;
+        }
+    }
+
+    /// A file is read that was not in the tree.
+    pub(super) fn begin_adopting(&mut self, file: File) {
+        if !self.streams {
+            self.reading.entry(file).or_default();
+        }
+    }
+
+    /// What was read has been said. Hands on what is a state that a file had; false where some file changed while it was
+    /// read.
+    pub(super) fn end_reading(&mut self, doubts: Doubts) -> bool {
+        self.settle(doubts);
+        let mut whole = true;
+        for file in std::mem::take(&mut self.reading).into_keys() {
+            match self.doubts.contains_key(&file) {
+                true => self.restless.insert(file),
+                false => self.restless.remove(&file),
+            };
+            if let Some(entries) = self.hold_back.take_cut(file) {
+                self.out.extend(entries);
+                self.unexpose(file);
+            } else if self.doubts.contains_key(&file) {
+                whole = false;
+            }
+        }
+        self.streams = false;
+        whole
+    }
+
+    /// Hands on what is kept of files that are known as they are now. No operation may be under way.
+    pub(super) fn release(&mut self) {
+        for file in self.hold_back.files() {
+            if !self.is_open(file) {
+                self.out.extend(self.hold_back.take(file));
+            }
+        }
+        let exposed: Vec<_> = self.exposed.keys().copied().collect();
+        for file in exposed {
+            if !self.is_open(file) {
+                self.unexpose(file);
+            }
+        }
+    }
+
+    fn unexpose(&mut self, file: File) {
+        for part in self.exposed.remove(&file).unwrap_or_default() {
+            self.out
+                .push(Entry::Change(Change::Settled { file, part }));
+        }
+    }
+
+    /// Files that an epoch would have in an earlier state; none where it has to wait: for names, and for files that have
+    /// not been read yet, of which most are as they will stay.
+    pub(super) fn stale(&self) -> Option<BTreeSet<File>> {
+        let waits = self.doubts.values().any(|doubt| doubt.names)
+            || self.reading.values().any(|names| *names)
+            || self.exposed.keys().any(|file| self.is_open(*file));
+        let open = self.doubts.keys().chain(self.reading.keys());
+        let stale: BTreeSet<_> = open.copied().collect();
+        let restless = |file: &File| self.restless.contains(file) && self.tree.get(*file).is_some();
+        (!waits && stale.iter().all(restless)).then_some(stale)
+    }
+
+    /// Whether the last epoch has all that is known.
+    pub(super) fn is_told(&self) -> bool {
+        !self.said && self.doubts.is_empty() && self.reading.is_empty() && self.hold_back.is_empty()
     }
 
     /// Says bytes that were read.
@@ -190,6 +328,7 @@ impl ShadowTree {
     }
 
     pub(super) fn raise_doubt(&mut self, file: File, part: Part) {
+        self.disturb(file, &part);
         if self.doubts.entry(file).or_default().add(&part) {
             self.say(Change::Doubt { file, part });
         }
@@ -198,8 +337,16 @@ impl ShadowTree {
     /// Puts a range in doubt of which another write will be told by itself.
     pub(super) fn raise_write_doubt(&mut self, file: File, offset: u64, length: u64) {
         let part = Part::Range { offset, length };
+        self.disturb(file, &part);
         if self.doubts.entry(file).or_default().add_written(&part) {
             self.say(Change::Doubt { file, part });
+        }
+    }
+
+    /// What was read of the file may be no state that it had.
+    fn disturb(&mut self, file: File, part: &Part) {
+        if *part != Part::Names {
+            self.hold_back.disturb(file, self.event);
         }
     }
 
@@ -566,6 +713,10 @@ impl ShadowTree {
         }
         self.unlink_missing(file, &BTreeSet::new());
         self.doubts.remove(&file);
+        self.reading.remove(&file);
+        self.restless.remove(&file);
+        self.exposed.remove(&file);
+        self.hold_back.take(file);
         self.mapped.remove(file);
         self.say(Change::Gone { file });
     }

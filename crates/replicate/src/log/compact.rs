@@ -260,6 +260,9 @@ impl Fold {
                 }))?;
             }
         }
+        for file in self.tree.stale() {
+            say(Entry::Stale { file })?;
+        }
         let number = self.tree.epoch();
         say(Entry::Epoch { number })?;
         Ok(count)

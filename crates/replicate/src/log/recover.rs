@@ -1,5 +1,6 @@
 //! Finds where a log ends that a crash may have left, what is known of it there, and cuts off what is not whole.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
@@ -14,7 +15,7 @@ use super::open::{Open, has_epoch};
 use super::segment::{self, Id, Segment, Where};
 use super::writer::Last;
 use crate::folder::Folder;
-use crate::record::{Entry, Record};
+use crate::record::{self, Entry, Record};
 use crate::tree::{Doubts, Invalid};
 
 /// What has to be known of a log to append to it.
@@ -23,6 +24,8 @@ pub(super) struct Tail {
     pub(super) number: u64,
     pub(super) epoch: u64,
     pub(super) doubts: Doubts,
+    /// Files that the next epoch has an earlier state of.
+    pub(super) stale: BTreeSet<record::File>,
     pub(super) last: Option<Last>,
 }
 
@@ -52,7 +55,7 @@ impl Tail {
             let last = self.epoch;
             return Err(Invalid::Epoch { number, last });
         }
-        match self.doubts.first() {
+        match self.doubts.first_except(&self.stale) {
             Some(file) => Err(Invalid::Doubt { file }),
             None => Ok(()),
         }
@@ -65,12 +68,19 @@ impl Tail {
             at_ns: record.at_ns,
         });
         match &record.entry {
-            Entry::Start { .. } => self.doubts = Doubts::default(),
+            Entry::Start { .. } => {
+                self.doubts = Doubts::default();
+                self.stale.clear();
+            }
             Entry::Epoch { number } => {
                 self.epoch = *number;
                 self.doubts = Doubts::default();
+                self.stale.clear();
             }
             Entry::Change(change) => self.doubts.follow(change),
+            Entry::Stale { file } => {
+                self.stale.insert(*file);
+            }
             Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
         }
     }

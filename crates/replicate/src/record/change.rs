@@ -61,7 +61,7 @@ macro_rules! changes {
     };
 }
 
-// The other entries of a record have the tags 1, 2, 14, 15 and 16.
+// The other entries of a record have the tags 1, 2 and 14 to 17.
 changes! {
     /// From here on the file exists: empty, without a name.
     3 "new" New { file: File, kind: Kind, }
@@ -139,6 +139,21 @@ impl Change {
                 file: None,
             },
             Self::Doubt { .. } | Self::Settled { .. } => Subject::Knowledge,
+        }
+    }
+
+    /// The file whose content or attributes it is about, or what is known of them.
+    pub(crate) fn of_state(&self) -> Option<File> {
+        match *self {
+            Self::Attributes { file, .. }
+            | Self::Extended { file, .. }
+            | Self::Data { file, .. }
+            | Self::Size { file, .. }
+            | Self::Hole { file, .. } => Some(file),
+            Self::Doubt { file, ref part } | Self::Settled { file, ref part } => {
+                (*part != Part::Names).then_some(file)
+            }
+            Self::New { .. } | Self::Gone { .. } | Self::Link { .. } | Self::Unlink { .. } => None,
         }
     }
 

@@ -17,6 +17,7 @@ use super::freezer::{Bounded, Freezer, Held, Pressure};
 use super::{Error, keep, place};
 use crate::capture::{self, Capture, INTERVAL, LogState, Options, Pin, Progress};
 use crate::patterns::Patterns;
+use crate::tree::Stale;
 use crate::verify::{Caught, Scope};
 use crate::{coverage, log};
 use open::Watched;
@@ -94,6 +95,8 @@ pub struct Captured {
     pub pressure: Option<Pressure>,
     /// What of the tree is in doubt; nothing is listed while much is read at once.
     pub open: Open,
+    /// Files that the last epoch has an earlier state of.
+    pub stale: Stale,
 }
 
 impl Settings {
@@ -236,7 +239,9 @@ impl Settings {
 impl Captured {
     /// Whether the log has all that had happened when the step began.
     fn caught(&self, at: SystemTime) -> Option<Caught> {
-        let all = self.ready && self.lag_records == 0 && self.progress.waiting == 0;
+        let none = self.lag_records == 0 && self.progress.waiting == 0;
+        let known = self.progress.doubtful == 0 && self.progress.held.is_none();
+        let all = self.ready && none && known && self.progress.stale == 0;
         let epoch = self.progress.epoch;
         all.then_some(Caught { epoch, at })
     }
@@ -366,6 +371,7 @@ impl Recorder {
         let pressure = self.freezer.as_ref().map(Freezer::pressure);
         captured.pressure = pressure.transpose()?;
         captured.open = self.watched.look(self.capture.tree());
+        captured.stale = Stale::of(self.capture.tree());
         Ok(captured)
     }
 

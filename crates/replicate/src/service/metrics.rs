@@ -112,6 +112,11 @@ fn add_capture(metrics: &mut MetricSet, labels: Labels<'_>, captured: &Captured)
             progress.doubtful as u64,
         ),
         (
+            "lowroad_replicate_stale_files",
+            "Files that the last epoch has an earlier state of, because they changed all the time.",
+            captured.stale.files,
+        ),
+        (
             "lowroad_replicate_waiting_bytes",
             "Bytes of events that wait in the ring buffer.",
             progress.waiting,

@@ -285,6 +285,8 @@ fn capture(captured: &Captured) -> Value {
         "waiting_bytes": progress.waiting,
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
+        "stale_files": captured.stale.files,
+        "stale": captured.stale.shown(),
         "open": open(&captured.open),
         "read_back_bytes": progress.read_back,
         "files": progress.files,

@@ -1,4 +1,4 @@
-//! What is in doubt: an epoch waits until nothing is.
+//! What is in doubt: an epoch waits until nothing is, but of files that it names as stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,6 +55,11 @@ impl Doubts {
     pub(crate) fn parts(&self) -> impl Iterator<Item = (File, Part)> {
         let all = self.0.iter();
         all.flat_map(|(file, doubts)| doubts.iter().map(|doubt| (*file, (*doubt).into())))
+    }
+
+    /// A file that something is not known of, and that is none of these.
+    pub(crate) fn first_except(&self, files: &BTreeSet<File>) -> Option<File> {
+        self.0.keys().find(|file| !files.contains(file)).copied()
     }
 
     /// A file that something is not known of.

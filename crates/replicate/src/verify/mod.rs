@@ -23,6 +23,7 @@ use crate::log::{self, Reader};
 use crate::patterns::{self, Filter, Patterns};
 use crate::record::Entry;
 use crate::restore::{State, last_epoch};
+use crate::tree::Stale;
 use compare::Compare;
 use of_folder::OfFolder;
 use of_log::OfLog;
@@ -185,6 +186,7 @@ fn compare(
     Ok(Verdict {
         mounted,
         left_out,
+        stale: Stale::of(&state.tree),
         ..compare.verdict()
     })
 }
@@ -234,7 +236,7 @@ pub fn patterns(folder: &Path) -> Result<Patterns, Error> {
             Entry::Start { .. } => now = Patterns::default(),
             Entry::Patterns(patterns) => now = patterns,
             Entry::Epoch { .. } => last.clone_from(&now),
-            Entry::Source(_) | Entry::Barrier | Entry::Change(_) => {}
+            Entry::Source(_) | Entry::Barrier | Entry::Stale { .. } | Entry::Change(_) => {}
         }
     }
     Ok(last)

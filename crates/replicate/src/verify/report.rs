@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use super::Hash;
+use crate::tree::Stale;
 
 /// Differences are listed up to this many, and counted beyond.
 const LISTED: usize = 1000;
@@ -32,6 +33,8 @@ pub struct Verdict {
     pub mounted: u64,
     /// Names that the log's patterns leave out, with all below them: no part of the tree either.
     pub left_out: u64,
+    /// Files that the epoch has an earlier state of: that is what was compared.
+    pub stale: Stale,
     /// Ended before all was compared.
     pub partial: bool,
     /// A hundred thousand are listed.

@@ -9,6 +9,7 @@ use crate::capture::{self, Listener, Pin, Progress};
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
 use crate::service::{Error, keep};
+use crate::tree::Stale;
 
 /// Hears how far it is while much is read, and says whether it is to end.
 pub type Meanwhile<'a> = dyn FnMut(&Captured) -> bool + 'a;
@@ -122,10 +123,14 @@ impl Written {
             number,
             ready: epoch > self.before,
             lag_records,
-            lag: self.behind.map_or(Duration::ZERO, |since| since.elapsed()),
+            lag: self
+                .behind
+                .map_or(Duration::ZERO, |since| since.elapsed())
+                .max(progress.held.unwrap_or_default()),
             checked: None,
             pressure: None,
             open: Open::default(),
+            stale: Stale::default(),
         }
     }
 

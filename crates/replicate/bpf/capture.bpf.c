@@ -129,7 +129,7 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 	if (result > 0)
 		maps(regs, result, other);
 	if (writes)
-		changes(operation, file);
+		changes(operation, file, regs, result);
 	if (!other && regs->orig_ax == call_ioctl && result >= 0)
 		tell_exchanged(regs);
 	if (operation && operation->begun) {

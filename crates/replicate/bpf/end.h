@@ -4,7 +4,7 @@
 #define REPLICATE_END_H
 
 #include "operation.h"
-#include "page.h"
+#include "overlay.h"
 
 /*
  * Of a write, folios tell only those pages that it was the first to write. Where functions are to
@@ -12,9 +12,19 @@
  */
 static __always_inline bool range_known(const struct touched *touched, __u32 call)
 {
-	return touched->from < touched->to &&
+	return (touched->from < touched->to || touched->flags & HOOK_APPENDED) &&
 	       (!(kind_of(call) & (CALL_FIRST | CALL_THIRD)) || touched->flags & HOOK_DIRECT ||
+		touched->flags & (HOOK_PLACED | HOOK_APPENDED) ||
 		(!functions && touched->flags & (HOOK_BUFFERED | HOOK_EXTENT)));
+}
+
+static __always_inline bool may_be_stored_to(const struct touched *touched)
+{
+	struct inode *inode = touched->inode;
+
+	if (overlay)
+		inode = upper_of(inode);
+	return !inode || mapped(inode);
 }
 
 /*
@@ -25,9 +35,11 @@ static __always_inline bool only_written(const struct touched *touched, __u32 ca
 {
 	__u8 kind = kind_of(call);
 
-	return !functions && touched->flags & (HOOK_BUFFERED | HOOK_EXTENT) &&
-	       !(touched->flags & HOOK_DIRECT) && kind & (CALL_FIRST | CALL_THIRD) &&
-	       !(kind & CALL_WHOLE) && !mapped(touched->inode);
+	if (!(kind & (CALL_FIRST | CALL_THIRD)) || kind & CALL_WHOLE || may_be_stored_to(touched))
+		return false;
+	return touched->flags & HOOK_PLACED ||
+	       (!functions && !(touched->flags & HOOK_DIRECT) &&
+		touched->flags & (HOOK_BUFFERED | HOOK_EXTENT));
 }
 
 /*
@@ -61,6 +73,12 @@ static long next_touched(__u32 i, void *context)
 		touched->from = 0;
 		touched->to = END;
 	}
+	/* Of pages that are dirty already, no store is told. */
+	if (touched->flags & HOOK_APPENDED && may_be_stored_to(touched)) {
+		touched->from = 0;
+		touched->to = END;
+	} else if (touched->flags & HOOK_APPENDED)
+		tell(&touched->file, EVENT_WRITTEN, touched->flags, END, 0);
 	if (touched->from < touched->to)
 		tell(&touched->file, only_written(touched, call) ? EVENT_WRITTEN : EVENT_RANGE,
 		     touched->flags, touched->from, touched->to - touched->from);

@@ -20,7 +20,7 @@ enum event_kind {
 	EVENT_SYNC = 8,
 	/* Whether processes store to the file through memory: its offset is one, or zero. */
 	EVENT_MAPPED = 9,
-	/* A range that was written. */
+	/* A range that was written; without a length, what is behind the size that is known. */
 	EVENT_WRITTEN = 10,
 	/* A directory is outside of the tree, and nobody saw it leave. */
 	EVENT_LEFT = 11,
@@ -61,6 +61,9 @@ enum hook {
 	HOOK_NAME = 1 << 20,
 	HOOK_EXTENDED = 1 << 21,
 	HOOK_EXTENT = 1 << 22,
+	/* The call has said where, or that it is at the end of the file. They are not told. */
+	HOOK_PLACED = 1 << 24,
+	HOOK_APPENDED = 1 << 25,
 };
 
 /* `length` bytes, and padding, follow where kind is EVENT_DATA. */

@@ -7,6 +7,7 @@
 #define REPLICATE_VAGUE_H
 
 #include "mapping.h"
+#include "place.h"
 #include "unseen.h"
 
 #define RING_FSYNC 3
@@ -145,15 +146,18 @@ static __always_inline struct file *by_descriptor(struct pt_regs *regs, __u8 kin
 	return file && in_scope(BPF_CORE_READ(file, f_inode)) ? file : NULL;
 }
 
-static __always_inline void changes(struct operation *operation, struct file *file)
+static __always_inline void changes(struct operation *operation, struct file *file,
+				    struct pt_regs *regs, long result)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct place_of_call place;
 	struct file_key key;
 
 	if (!regular(inode))
 		return;
 	if (operation) {
-		remember(operation, inode, FLAG_VAGUE | HOOK_CALL, ~0ULL, 0);
+		place = place_of(regs, file, result);
+		remember(operation, inode, FLAG_VAGUE | HOOK_CALL | place.flags, place.from, place.to);
 		return;
 	}
 	key = file_of(inode);

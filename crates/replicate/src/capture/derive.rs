@@ -82,6 +82,10 @@ impl<'a> Deriver<'a> {
             What::Written { offset, length } if regular => {
                 self.shadow.raise_write_doubt(file, offset, length);
             }
+            What::Appended if regular => {
+                let size = self.shadow.tree.get(file).map_or(0, |node| node.size);
+                self.shadow.raise_write_doubt(file, size, u64::MAX);
+            }
             What::Size(size) if regular => self.shadow.say_size(file, size),
             What::New(state) => self.create(file, &state),
             What::State(state) if flags.vague() => self.vague_state(file, flags, &state),

@@ -10,6 +10,7 @@ const MAX_BYTES: usize = 4 << 20;
 const LONGEST: Duration = Duration::from_millis(250);
 /// After so much time an epoch does not wait for files that change all the time.
 const OVERDUE: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_millis(800);
 /// Calls that are under way are waited for, unless there was no epoch for so long.
 const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -22,7 +23,8 @@ pub(super) struct Epochs {
     synced: u64,
     /// The last one without stale files, and the number before which it has all events.
     whole: (u64, u64),
-    /// When the last one was handed on.
+    /// When the last one was counted, and when it was handed on.
+    begun: Instant,
     ended: Instant,
     /// Bytes that were handed on since.
     bytes: usize,
@@ -39,6 +41,7 @@ impl Epochs {
             last,
             synced: 0,
             whole: (0, 0),
+            begun: Instant::now(),
             ended: Instant::now(),
             bytes: 0,
             calls_passed: Instant::now(),
@@ -65,9 +68,14 @@ impl Epochs {
         self.whole = (self.last, number);
     }
 
-    /// Whether the next one does not wait for files that change all the time.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.ended.elapsed() >= OVERDUE
+    /// How many times a file has to have changed while it was read, for the next one not to wait for it; none where it
+    /// waits for all.
+    pub(super) fn patience(&self) -> Option<u32> {
+        match self.begun.elapsed() {
+            waited if waited >= LATE => Some(1),
+            waited if waited >= OVERDUE => Some(3),
+            _ => None,
+        }
     }
 
     pub(super) fn has_barrier(&self) -> bool {
@@ -87,6 +95,7 @@ impl Epochs {
 
     /// Counts an epoch, and returns its number.
     pub(super) fn begin_next(&mut self) -> u64 {
+        self.begun = Instant::now();
         self.last += 1;
         self.last
     }

@@ -64,6 +64,8 @@ pub(super) enum What {
         offset: u64,
         length: u64,
     },
+    /// As `Written`, at the end of the file.
+    Appended,
     Size(u64),
     New(State),
     State(State),
@@ -118,6 +120,7 @@ impl Event {
             7 => What::Gone,
             8 => What::Sync,
             9 => What::Mapped(event.offset != 0),
+            10 if event.length == 0 => What::Appended,
             10 => What::Written {
                 offset: event.offset,
                 length: event.length,
@@ -145,6 +148,7 @@ impl What {
             Self::Data { .. }
             | Self::Range { .. }
             | Self::Written { .. }
+            | Self::Appended
             | Self::Size(_)
             | Self::Mapped(_) => true,
             Self::New(_)

@@ -14,7 +14,7 @@ use super::pace::Pace;
 use super::pipeline::Pipeline;
 use super::source::Stretch;
 use super::{Error, INTERVAL, Listener};
-use crate::record::{Change, File, Kind, Name};
+use crate::record::{Change, File, Kind, Name, Part};
 
 /// As much of a file as one record says.
 const PIECE: u64 = 256 << 10;
@@ -93,8 +93,13 @@ impl FileReader {
         if !shadow.recognise(file, &stat)? {
             return Ok(());
         }
+        let mut doubt = doubt.clone();
         if doubt.attributes || !doubt.ranges.is_empty() {
-            shadow.update_attributes(file, &stat, &self.listings)?;
+            let before = shadow.update_attributes(file, &stat, &self.listings)?;
+            if let Some(offset) = before.filter(|_| vague) {
+                let length = u64::MAX;
+                doubt.add_written(&Part::Range { offset, length });
+            }
         }
         match kind {
             Kind::Directory if doubt.names => self.read_names(file, pipeline, listener)?,

@@ -17,7 +17,7 @@ use crate::record::{Change, File};
 /// What one hash is of, in bytes.
 const BLOCK: u64 = 64 << 10;
 /// Where nothing else happens, stores are looked for so often.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(800);
 
 /// When mapped files are read, and whether at all.
 #[derive(Debug)]
@@ -141,7 +141,10 @@ impl FileScan<'_> {
         if shadow.source.is_overlay()
             && let Some(stat) = shadow.source.stat(self.file)?
         {
-            shadow.update_attributes(self.file, &stat, &Listings::default())?;
+            let before = shadow.update_attributes(self.file, &stat, &Listings::default())?;
+            if let Some(before) = before {
+                shadow.raise_write_doubt(self.file, before, u64::MAX);
+            }
         }
         Ok(())
     }

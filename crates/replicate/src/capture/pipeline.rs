@@ -166,8 +166,9 @@ impl Pipeline {
         if !self.queue.is_accounted()? {
             return Ok(None);
         }
-        let stale = self.shadow.stale();
-        Ok(stale.filter(|stale| stale.is_empty() || self.epochs.is_overdue()))
+        let patience = self.epochs.patience();
+        let stale = self.shadow.stale(patience.unwrap_or(u32::MAX));
+        Ok(stale.filter(|stale| stale.is_empty() || patience.is_some()))
     }
 
     /// Whether an epoch has all events before this number: one after this epoch, or any where nothing was said since.

@@ -257,6 +257,10 @@ fn configure(
     }
     let number = |call| u32::try_from(call).map_err(|_| Error::Unknown);
     constants.call_mmap = number(libc::SYS_mmap)?;
+    constants.call_write = number(libc::SYS_write)?;
+    constants.call_writev = number(libc::SYS_writev)?;
+    constants.call_pwrite = number(libc::SYS_pwrite64)?;
+    constants.call_pwritev = number(libc::SYS_pwritev)?;
     constants.call_ioctl = number(libc::SYS_ioctl)?;
     constants.call_io_submit = number(libc::SYS_io_submit)?;
     constants.call_sync_file_range = number(libc::SYS_sync_file_range)?;

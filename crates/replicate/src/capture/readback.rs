@@ -151,7 +151,11 @@ impl Readback {
 
     /// For how long what is in doubt may wait yet, if nothing is synced.
     pub(super) fn until_ripe(&self, pipeline: &Pipeline) -> Duration {
-        let pause = (PAUSE * self.pauses).saturating_sub(self.ended.elapsed());
+        // Whatever else is in doubt, no epoch ends before names are known.
+        let pause = match pipeline.shadow.waits_for_names() {
+            true => Duration::ZERO,
+            false => (PAUSE * self.pauses).saturating_sub(self.ended.elapsed()),
+        };
         let epochs = &pipeline.epochs;
         if !self.has_interval(pipeline) || epochs.has_barrier() || epochs.last() == 0 {
             return pause;

@@ -36,8 +36,8 @@ pub(super) struct ShadowTree {
     reading: BTreeMap<File, bool>,
     /// What is said of those.
     pub(super) hold_back: HoldBack,
-    /// Files in doubt that have changed while they were read.
-    restless: BTreeSet<File>,
+    /// Files in doubt that have changed while they were read, and how often in a row.
+    restless: BTreeMap<File, u32>,
     /// Files that the log has in a state that they may never have had, and what of them it has in doubt.
     exposed: BTreeMap<File, Vec<Part>>,
     /// The tree is being read for the first time: that is too much to hold back.
@@ -73,7 +73,7 @@ impl ShadowTree {
             doubts: Doubts::new(),
             reading: BTreeMap::new(),
             hold_back: HoldBack::default(),
-            restless: BTreeSet::new(),
+            restless: BTreeMap::new(),
             exposed: BTreeMap::new(),
             streams: true,
             event: None,
@@ -201,9 +201,9 @@ impl ShadowTree {
         let mut whole = true;
         for file in std::mem::take(&mut self.reading).into_keys() {
             match self.doubts.contains_key(&file) {
-                true => self.restless.insert(file),
-                false => self.restless.remove(&file),
-            };
+                true => *self.restless.entry(file).or_default() += 1,
+                false => drop(self.restless.remove(&file)),
+            }
             if let Some(entries) = self.hold_back.take_cut(file) {
                 self.out.extend(entries);
                 self.unexpose(file);
@@ -238,15 +238,23 @@ impl ShadowTree {
     }
 
     /// Files that an epoch would have in an earlier state; none where it has to wait: for names, and for files that have
-    /// not been read yet, of which most are as they will stay.
-    pub(super) fn stale(&self) -> Option<BTreeSet<File>> {
-        let waits = self.doubts.values().any(|doubt| doubt.names)
+    /// not been read so many times in vain, of which most will rest soon.
+    pub(super) fn stale(&self, times: u32) -> Option<BTreeSet<File>> {
+        let waits = self.waits_for_names()
             || self.reading.values().any(|names| *names)
             || self.exposed.keys().any(|file| self.is_open(*file));
         let open = self.doubts.keys().chain(self.reading.keys());
         let stale: BTreeSet<_> = open.copied().collect();
-        let restless = |file: &File| self.restless.contains(file) && self.tree.get(*file).is_some();
+        let restless = |file: &File| {
+            let read = self.restless.get(file);
+            read.is_some_and(|read| *read >= times) && self.tree.get(*file).is_some()
+        };
         (!waits && stale.iter().all(restless)).then_some(stale)
+    }
+
+    /// Whether names of some directory are in doubt.
+    pub(super) fn waits_for_names(&self) -> bool {
+        self.doubts.values().any(|doubt| doubt.names)
     }
 
     /// Whether the last epoch has all that is known.
@@ -769,16 +777,18 @@ impl ShadowTree {
         Ok(true)
     }
 
-    /// Says the attributes that were read. Names that `listings` lack will be taken away.
+    /// Says the attributes that were read. Names that `listings` lack will be taken away. The size before, where it has
+    /// grown: what was written behind that is to be read with it, because appends are told by the size that is known.
     pub(super) fn update_attributes(
         &mut self,
         file: File,
         stat: &FileStat,
         listings: &Listings,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<u64>, Error> {
         let Some(node) = self.tree.get(file) else {
-            return Ok(());
+            return Ok(None);
         };
+        let before = node.size;
         let attributes = attributes_of(stat);
         let (kind, known) = (node.kind.clone(), node.attributes);
         let stays = |(directory, name): &&(File, Name)| listings.keeps(*directory, name);
@@ -799,6 +809,7 @@ impl ShadowTree {
                 self.raise_doubt(directory, Part::Names);
             }
         }
-        Ok(())
+        let grown = self.tree.get(file).is_some_and(|node| node.size > before);
+        Ok(grown.then_some(before))
     }
 }

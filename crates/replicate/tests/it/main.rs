@@ -48,6 +48,7 @@ mod reading;
 mod refused;
 mod removed;
 mod restart;
+mod restless;
 mod restore;
 mod ship;
 mod ship_lost;

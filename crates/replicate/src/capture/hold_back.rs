@@ -84,9 +84,9 @@ impl HoldBack {
     /// The event with this number changed the file; of one that was lost nobody knows the number.
     pub(super) fn disturb(&mut self, file: File, number: Option<u64>) {
         if let Some(queue) = self.queues.get_mut(&file) {
-            queue.cut = queue.cut.filter(|cut| {
-                number.is_some_and(|number| number < cut.from || cut.to <= number)
-            });
+            queue.cut = queue
+                .cut
+                .filter(|cut| number.is_some_and(|number| number < cut.from || cut.to <= number));
         }
     }
 
@@ -102,7 +102,9 @@ impl HoldBack {
         let queue = self.queues.get_mut(&file)?;
         let cut = queue.cut.take()?;
         queue.since = cut.at;
-        let rest = queue.entries.split_off(cut.entries.min(queue.entries.len()));
+        let rest = queue
+            .entries
+            .split_off(cut.entries.min(queue.entries.len()));
         let entries = std::mem::replace(&mut queue.entries, rest);
         let bytes = bytes_of(&entries);
         queue.bytes -= bytes;

@@ -232,8 +232,7 @@ impl ShadowTree {
 
     fn unexpose(&mut self, file: File) {
         for part in self.exposed.remove(&file).unwrap_or_default() {
-            self.out
-                .push(Entry::Change(Change::Settled { file, part }));
+            self.out.push(Entry::Change(Change::Settled { file, part }));
         }
     }
 

@@ -106,6 +106,7 @@ fn record() -> impl Strategy<Value = Record> {
             Entry::Patterns(Patterns { include, exclude })
         }),
         1 => Just(Entry::Barrier),
+        1 => file().prop_map(|file| Entry::Stale { file }),
         1 => (vec(any::<u8>(), 0..40), "[a-z0-9]{0,8}", vec(any::<u8>(), 0..40)).prop_map(|(path, file_system, volume)| {
             Entry::Source(Source { path, file_system, volume })
         }),

@@ -100,7 +100,11 @@ fn follow(tree: &Path, options: Options, writer: impl Fn(&AtomicBool) + Send + S
     let mut capture = Capture::start(tree, options).unwrap();
     let mut epochs = Epochs::default();
     let limit = Duration::from_secs(60);
-    assert!(capture.catch_up(limit, &mut |entry| epochs.take(&entry)).unwrap());
+    assert!(
+        capture
+            .catch_up(limit, &mut |entry| epochs.take(&entry))
+            .unwrap()
+    );
     let (done, begun) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
         let _ends = Ends(&done);
@@ -118,9 +122,15 @@ fn follow(tree: &Path, options: Options, writer: impl Fn(&AtomicBool) + Send + S
     });
     let before = epochs.all.len();
     assert!(before >= LEAST, "{before} epochs: {:?}", capture.progress());
-    let others: BTreeSet<_> = epochs.all.iter().map(|(files, _)| &files["other"]).collect();
+    let others: BTreeSet<_> = epochs
+        .all
+        .iter()
+        .map(|(files, _)| &files["other"])
+        .collect();
     assert!(others.len() > 2, "of another program: {others:?}");
-    let all = capture.catch_up(limit, &mut |entry| epochs.take(&entry)).unwrap();
+    let all = capture
+        .catch_up(limit, &mut |entry| epochs.take(&entry))
+        .unwrap();
     assert!(all, "no epoch: {:?}", capture.progress());
     assert_eq!(capture.progress().stale, 0, "{:?}", capture.progress());
     epochs.mirror.compare(tree);
@@ -213,7 +223,9 @@ fn is_round(content: &[u8]) -> bool {
     let mut rounds = Vec::new();
     for page in content.chunks(PAGE) {
         let (numbers, _) = page.as_chunks::<8>();
-        let number = numbers.first().map_or(0, |number| u64::from_le_bytes(*number));
+        let number = numbers
+            .first()
+            .map_or(0, |number| u64::from_le_bytes(*number));
         if numbers.iter().any(|one| u64::from_le_bytes(*one) != number) {
             return false;
         }
@@ -286,7 +298,10 @@ fn a_file_that_is_stored_to_through_memory_all_the_time_is_stale_and_named() {
             assert!(in_turn && rounds[0] >= rounds[63], "{format:?}: {rounds:?}");
             states.insert(rounds);
         }
-        let named = epochs.all.iter().filter(|(_, stale)| stale.contains("stored"));
+        let named = epochs
+            .all
+            .iter()
+            .filter(|(_, stale)| stale.contains("stored"));
         assert!(named.count() > 0, "{format:?}: it is in no epoch stale");
         assert!(states.len() > LEAST, "{format:?}: {} states", states.len());
     });

@@ -1,8 +1,8 @@
 //! The tree follows any record that can follow, and none that cannot.
 
 use proptest::prelude::*;
-use replicate::record::{Entry, Kind};
-use replicate::tree::{Invalid, LARGEST, Tree};
+use replicate::record::{Change, Entry, Kind, Part};
+use replicate::tree::{Invalid, LARGEST, Stale, Tree};
 
 use crate::common::{ROOT, data, epoch, file, gone, link, name, new, record, size, start, unlink};
 
@@ -233,4 +233,32 @@ proptest! {
         let down: usize = tree.files().map(|(of, _)| tree.children(of).count()).sum();
         prop_assert_eq!(found, down);
     }
+}
+
+#[test]
+fn an_epoch_may_have_an_earlier_state_of_files_that_it_names() {
+    let doubt = |number| {
+        Entry::Change(Change::Doubt {
+            file: file(number),
+            part: Part::Attributes,
+        })
+    };
+    let stale = |number| Entry::Stale { file: file(number) };
+    let open = nested().into_iter().chain([doubt(12)]);
+    let invalid = refused(open.clone(), &epoch(1));
+    assert_eq!(invalid, Invalid::Doubt { file: file(12) });
+    let mut tree = folded(open.chain([stale(12), epoch(1)]));
+    assert_eq!(tree.stale().collect::<Vec<_>>(), [file(12)]);
+    let listed = vec![b"a/b/c".to_vec()];
+    assert_eq!(Stale::of(&tree), Stale { files: 1, listed });
+    // It names those of the epoch before it alone.
+    let settled = Change::Settled {
+        file: file(12),
+        part: Part::Attributes,
+    };
+    tree.enter(&Entry::Change(settled)).unwrap();
+    tree.enter(&epoch(2)).unwrap();
+    assert_eq!(Stale::of(&tree), Stale::default());
+    let invalid = refused(nested(), &stale(99));
+    assert_eq!(invalid, Invalid::Unknown { file: file(99) });
 }

@@ -101,7 +101,11 @@ impl Mirror {
         match entry {
             Entry::Start { .. } => self.contents.clear(),
             Entry::Change(change) => self.change(change),
-            Entry::Epoch { .. } | Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier | Entry::Stale { .. } => {}
+            Entry::Epoch { .. }
+            | Entry::Source(_)
+            | Entry::Patterns(_)
+            | Entry::Barrier
+            | Entry::Stale { .. } => {}
         }
     }
 

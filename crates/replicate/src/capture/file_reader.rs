@@ -195,7 +195,7 @@ impl FileReader {
         let Some(stat) = shadow.source.stat(file)? else {
             return Ok(None);
         };
-        shadow.begin_adopting(file);
+        shadow.hold_back.begin_adopting(file);
         shadow.say(Change::New {
             file,
             kind: kind.clone(),

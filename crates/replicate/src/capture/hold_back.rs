@@ -1,20 +1,42 @@
 //! Keeps what is said of a file's content and attributes until it is a state that the file had: epochs before have the
 //! state that was handed on last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::record::{Change, Entry, File};
+use super::doubt::{Doubts, everything};
+use crate::record::{Change, Entry, File, Part};
 
 /// What is kept in memory, in bytes of files. Beyond it the log has what is known so far, and no epoch until that is
 /// whole.
 const CAPACITY: usize = 128 << 20;
 
-/// The files of which something is kept.
-#[derive(Debug, Default)]
+/// The files of which something is kept, and those that are being read.
+#[derive(Debug)]
 pub(super) struct HoldBack {
     queues: BTreeMap<File, Queue>,
     bytes: usize,
+    /// What is being read, and whether names are among it.
+    reading: BTreeMap<File, bool>,
+    /// Files in doubt that have changed while they were read, and how often in a row.
+    restless: BTreeMap<File, u32>,
+    /// Files that the log has in a state that they may never have had, and what of them it has in doubt.
+    exposed: BTreeMap<File, Vec<Part>>,
+    /// The tree is being read for the first time: that is too much to keep.
+    streams: bool,
+}
+
+impl Default for HoldBack {
+    fn default() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            bytes: 0,
+            reading: BTreeMap::new(),
+            restless: BTreeMap::new(),
+            exposed: BTreeMap::new(),
+            streams: true,
+        }
+    }
 }
 
 /// What is kept of one file, in its order.
@@ -37,16 +59,129 @@ struct Cut {
 }
 
 impl HoldBack {
+    /// Whether nothing is kept or being read.
     pub(super) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.queues.is_empty() && self.reading.is_empty()
     }
 
-    pub(super) fn has(&self, file: File) -> bool {
-        self.queues.contains_key(&file)
+    /// Keeps what is said, or hands it on. `event` is the number of the event that tells it, if one does.
+    pub(super) fn take(
+        &mut self,
+        entry: Entry,
+        event: Option<u64>,
+        doubts: &Doubts,
+        out: &mut Vec<Entry>,
+    ) {
+        let file = match &entry {
+            Entry::Change(change) => change.of_state(),
+            _ => None,
+        };
+        if let Some((file, number)) = file.zip(event) {
+            self.disturb(file, Some(number));
+        }
+        let kept = |file: &File| self.is_open(*file, doubts) || self.queues.contains_key(file);
+        match file.filter(kept) {
+            Some(file) if self.streams => {
+                let parts = self.exposed.entry(file).or_default();
+                if let Entry::Change(Change::Doubt { part, .. }) = &entry {
+                    parts.push(part.clone());
+                }
+                out.push(entry);
+            }
+            Some(file) => {
+                self.push(file, entry);
+                self.expose_overflow(out);
+            }
+            None => out.push(entry),
+        }
     }
 
-    pub(super) fn files(&self) -> Vec<File> {
-        self.queues.keys().copied().collect()
+    /// Whether something of the file is in doubt, or being read.
+    fn is_open(&self, file: File, doubts: &Doubts) -> bool {
+        doubts.contains_key(&file) || self.reading.contains_key(&file)
+    }
+
+    /// These are being read.
+    pub(super) fn begin_reading(&mut self, doubts: &Doubts) {
+        for (file, doubt) in doubts {
+            *self.reading.entry(*file).or_default() |= doubt.names;
+        }
+    }
+
+    /// A file is read that was not in the tree.
+    pub(super) fn begin_adopting(&mut self, file: File) {
+        if !self.streams {
+            self.reading.entry(file).or_default();
+        }
+    }
+
+    /// What was read is kept, and these are in doubt again. Hands on what is a state that a file had; false where some
+    /// file changed while it was read.
+    pub(super) fn end_reading(&mut self, doubts: &Doubts, out: &mut Vec<Entry>) -> bool {
+        let mut whole = true;
+        for file in std::mem::take(&mut self.reading).into_keys() {
+            let again = doubts.contains_key(&file);
+            match again {
+                true => *self.restless.entry(file).or_default() += 1,
+                false => drop(self.restless.remove(&file)),
+            }
+            match self.take_cut(file) {
+                Some(entries) => {
+                    out.extend(entries);
+                    self.settle_exposed(file, out);
+                }
+                None => whole &= !again,
+            }
+        }
+        self.streams = false;
+        whole
+    }
+
+    /// Hands on what is kept of files that are known as they are now.
+    pub(super) fn release(&mut self, doubts: &Doubts, out: &mut Vec<Entry>) {
+        let all = self.queues.keys().chain(self.exposed.keys());
+        let known = all.filter(|file| !self.is_open(**file, doubts));
+        let known: BTreeSet<_> = known.copied().collect();
+        for file in known {
+            out.extend(self.take_all(file));
+            self.settle_exposed(file, out);
+        }
+    }
+
+    /// The files that are in doubt or being read, if each of them is restless, and names are not among it.
+    pub(super) fn stale(&self, doubts: &Doubts, times: u32) -> Option<BTreeSet<File>> {
+        let waits = doubts.values().any(|doubt| doubt.names)
+            || self.reading.values().any(|names| *names)
+            || self.exposed.keys().any(|file| self.is_open(*file, doubts));
+        let stale: BTreeSet<_> = doubts.keys().chain(self.reading.keys()).copied().collect();
+        let restless = |file| self.restless.get(file).is_some_and(|read| *read >= times);
+        (!waits && stale.iter().all(restless)).then_some(stale)
+    }
+
+    /// The file is gone.
+    pub(super) fn forget(&mut self, file: File) {
+        self.take_all(file);
+        self.reading.remove(&file);
+        self.restless.remove(&file);
+        self.exposed.remove(&file);
+    }
+
+    /// Hands on what there is no room for.
+    fn expose_overflow(&mut self, out: &mut Vec<Entry>) {
+        while let Some(file) = self.overflow() {
+            let part = everything();
+            out.push(Entry::Change(Change::Doubt {
+                file,
+                part: part.clone(),
+            }));
+            out.extend(self.take_all(file));
+            self.exposed.entry(file).or_default().push(part);
+        }
+    }
+
+    fn settle_exposed(&mut self, file: File, out: &mut Vec<Entry>) {
+        let parts = self.exposed.remove(&file).unwrap_or_default().into_iter();
+        out.extend(parts.map(|part| Entry::Change(Change::Settled { file, part })));
     }
 
     /// For how long the oldest of it has been kept.
@@ -55,7 +190,7 @@ impl HoldBack {
         oldest.map(|since| since.elapsed())
     }
 
-    pub(super) fn push(&mut self, file: File, entry: Entry) {
+    fn push(&mut self, file: File, entry: Entry) {
         let queue = self.queues.entry(file).or_insert_with(|| Queue {
             entries: Vec::new(),
             bytes: 0,
@@ -98,7 +233,7 @@ impl HoldBack {
     }
 
     /// Takes what is a state that the file had; none where none is known.
-    pub(super) fn take_cut(&mut self, file: File) -> Option<Vec<Entry>> {
+    fn take_cut(&mut self, file: File) -> Option<Vec<Entry>> {
         let queue = self.queues.get_mut(&file)?;
         let cut = queue.cut.take()?;
         queue.since = cut.at;
@@ -113,7 +248,7 @@ impl HoldBack {
     }
 
     /// Takes all that is kept of a file.
-    pub(super) fn take(&mut self, file: File) -> Vec<Entry> {
+    fn take_all(&mut self, file: File) -> Vec<Entry> {
         let Some(queue) = self.queues.remove(&file) else {
             return Vec::new();
         };
@@ -122,7 +257,7 @@ impl HoldBack {
     }
 
     /// The file that most is kept of, where there is no room for all.
-    pub(super) fn overflow(&self) -> Option<File> {
+    fn overflow(&self) -> Option<File> {
         if self.bytes <= CAPACITY {
             return None;
         }
@@ -164,7 +299,7 @@ mod tests {
         }
         assert_eq!(kept.take_cut(FILE), Some(vec![size(1), size(2)]));
         assert_eq!(kept.take_cut(FILE), None);
-        assert_eq!(kept.take(FILE), [size(3)]);
+        assert_eq!(kept.take_all(FILE), [size(3)]);
         assert!(kept.is_empty());
     }
 
@@ -176,7 +311,7 @@ mod tests {
             kept.cut(FILE, 10, 20);
             kept.disturb(FILE, number);
             assert_eq!(kept.take_cut(FILE), None, "{number:?}");
-            assert!(kept.has(FILE));
+            assert!(!kept.is_empty());
         }
     }
 }

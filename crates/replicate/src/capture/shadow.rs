@@ -32,16 +32,8 @@ pub(super) struct ShadowTree {
     pub(super) said: bool,
     /// What is to be read.
     pub(super) doubts: Doubts,
-    /// What is being read, and whether names are among it.
-    reading: BTreeMap<File, bool>,
-    /// What is said of those.
+    /// What of that is no state yet that a file had.
     pub(super) hold_back: HoldBack,
-    /// Files in doubt that have changed while they were read, and how often in a row.
-    restless: BTreeMap<File, u32>,
-    /// Files that the log has in a state that they may never have had, and what of them it has in doubt.
-    exposed: BTreeMap<File, Vec<Part>>,
-    /// The tree is being read for the first time: that is too much to hold back.
-    streams: bool,
     /// The number of the event that is derived from.
     pub(super) event: Option<u64>,
     /// A directory without a name, of which all names have been read to find it.
@@ -71,11 +63,7 @@ impl ShadowTree {
             out: Vec::new(),
             said: true,
             doubts: Doubts::new(),
-            reading: BTreeMap::new(),
             hold_back: HoldBack::default(),
-            restless: BTreeMap::new(),
-            exposed: BTreeMap::new(),
-            streams: true,
             event: None,
             adrift: None,
             comparison: Comparison::default(),
@@ -123,132 +111,42 @@ impl ShadowTree {
         let entry = Entry::Change(change);
         match self.tree.enter(&entry) {
             Ok(()) => {
-                let mut held = None;
                 if let Entry::Change(change) = &entry {
                     self.comparison.follow(change);
                     self.boundary.follow(change);
                     self.mapped.follow(change);
-                    held = self.holds_back(change);
                 }
-                match held {
-                    Some(file) => {
-                        self.hold_back.push(file, entry);
-                        self.expose_overflow();
-                    }
-                    None => self.out.push(entry),
-                }
+                self.hold_back
+                    .take(entry, self.event, &self.doubts, &mut self.out);
                 self.said = true;
             }
             Err(invalid) => self.distrust(&invalid),
         }
     }
 
-    /// The file, where a change is one of a content or attributes that are no state that it had.
-    fn holds_back(&mut self, change: &Change) -> Option<File> {
-        let file = change.of_state()?;
-        if let Some(number) = self.event {
-            self.hold_back.disturb(file, Some(number));
-        }
-        if !self.is_open(file) && !self.hold_back.has(file) {
-            return None;
-        }
-        if !self.streams {
-            return Some(file);
-        }
-        let parts = self.exposed.entry(file).or_default();
-        if let Change::Doubt { part, .. } = change {
-            parts.push(part.clone());
-        }
-        None
-    }
-
-    /// Hands on what there is no room for.
-    fn expose_overflow(&mut self) {
-        while let Some(file) = self.hold_back.overflow() {
-            let part = everything();
-            self.out.push(Entry::Change(Change::Doubt {
-                file,
-                part: part.clone(),
-            }));
-            self.out.extend(self.hold_back.take(file));
-            self.exposed.entry(file).or_default().push(part);
-        }
-    }
-
-    /// Whether something of the file is in doubt, or being read.
-    fn is_open(&self, file: File) -> bool {
-        self.doubts.contains_key(&file) || self.reading.contains_key(&file)
-    }
-
     /// These are being read.
     pub(super) fn begin_reading(&mut self, doubts: &Doubts) {
-        for (file, doubt) in doubts {
-            *self.reading.entry(*file).or_default() |= doubt.names;
-        }
-    }
-
-    /// A file is read that was not in the tree.
-    pub(super) fn begin_adopting(&mut self, file: File) {
-        if !self.streams {
-            self.reading.entry(file).or_default();
-        }
+        self.hold_back.begin_reading(doubts);
     }
 
     /// What was read has been said. Hands on what is a state that a file had; false where some file changed while it was
     /// read.
     pub(super) fn end_reading(&mut self, doubts: Doubts) -> bool {
         self.settle(doubts);
-        let mut whole = true;
-        for file in std::mem::take(&mut self.reading).into_keys() {
-            match self.doubts.contains_key(&file) {
-                true => *self.restless.entry(file).or_default() += 1,
-                false => drop(self.restless.remove(&file)),
-            }
-            if let Some(entries) = self.hold_back.take_cut(file) {
-                self.out.extend(entries);
-                self.unexpose(file);
-            } else if self.doubts.contains_key(&file) {
-                whole = false;
-            }
-        }
-        self.streams = false;
-        whole
+        self.hold_back.end_reading(&self.doubts, &mut self.out)
     }
 
     /// Hands on what is kept of files that are known as they are now. No operation may be under way.
     pub(super) fn release(&mut self) {
-        for file in self.hold_back.files() {
-            if !self.is_open(file) {
-                self.out.extend(self.hold_back.take(file));
-            }
-        }
-        let exposed: Vec<_> = self.exposed.keys().copied().collect();
-        for file in exposed {
-            if !self.is_open(file) {
-                self.unexpose(file);
-            }
-        }
-    }
-
-    fn unexpose(&mut self, file: File) {
-        for part in self.exposed.remove(&file).unwrap_or_default() {
-            self.out.push(Entry::Change(Change::Settled { file, part }));
-        }
+        self.hold_back.release(&self.doubts, &mut self.out);
     }
 
     /// Files that an epoch would have in an earlier state; none where it has to wait: for names, and for files that have
     /// not been read so many times in vain, of which most will rest soon.
     pub(super) fn stale(&self, times: u32) -> Option<BTreeSet<File>> {
-        let waits = self.waits_for_names()
-            || self.reading.values().any(|names| *names)
-            || self.exposed.keys().any(|file| self.is_open(*file));
-        let open = self.doubts.keys().chain(self.reading.keys());
-        let stale: BTreeSet<_> = open.copied().collect();
-        let restless = |file: &File| {
-            let read = self.restless.get(file);
-            read.is_some_and(|read| *read >= times) && self.tree.get(*file).is_some()
-        };
-        (!waits && stale.iter().all(restless)).then_some(stale)
+        let stale = self.hold_back.stale(&self.doubts, times)?;
+        let known = stale.iter().all(|file| self.tree.get(*file).is_some());
+        known.then_some(stale)
     }
 
     /// Whether names of some directory are in doubt.
@@ -258,7 +156,7 @@ impl ShadowTree {
 
     /// Whether the last epoch has all that is known.
     pub(super) fn is_told(&self) -> bool {
-        !self.said && self.doubts.is_empty() && self.reading.is_empty() && self.hold_back.is_empty()
+        !self.said && self.doubts.is_empty() && self.hold_back.is_empty()
     }
 
     /// Says bytes that were read.
@@ -720,10 +618,7 @@ impl ShadowTree {
         }
         self.unlink_missing(file, &BTreeSet::new());
         self.doubts.remove(&file);
-        self.reading.remove(&file);
-        self.restless.remove(&file);
-        self.exposed.remove(&file);
-        self.hold_back.take(file);
+        self.hold_back.forget(file);
         self.mapped.remove(file);
         self.say(Change::Gone { file });
     }

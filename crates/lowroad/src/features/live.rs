@@ -225,18 +225,22 @@ impl Live {
             return schema;
         }
         let columns = schema.columns();
-        let missing = columns.iter().filter(|column| {
-            !givers(schema, column).contains(&self.datapath.as_str()) && !models.needs(column.name)
-        });
-        let missing: Vec<String> = missing.map(|column| column.name.to_owned()).collect();
+        let missing = columns
+            .iter()
+            .filter(|column| !givers(schema, column).contains(&self.datapath.as_str()))
+            .map(|column| column.name.to_owned());
+        let (inputs, missing): (Vec<String>, Vec<String>) =
+            missing.partition(|column| models.needs(column));
         if missing.is_empty() {
             return schema;
         }
-        tracing::warn!(
-            "{} does not give these columns, which are null: {}; --without leaves them out, --strict refuses them",
-            self.datapath,
-            missing.join(",")
-        );
+        if inputs.is_empty() {
+            tracing::warn!(
+                "{} does not give these columns, which are null: {}; --without leaves them out, --strict refuses them",
+                self.datapath,
+                missing.join(",")
+            );
+        }
         schema.with_null(&missing)
     }
 

@@ -192,6 +192,39 @@ fn columns_of_the_default_schema_that_the_kernel_does_not_give_are_null() {
     }
 }
 
+/// A tree over a column that is made from payload.
+#[test]
+fn a_model_whose_input_the_kernel_does_not_give_is_refused() {
+    if !sys::require::root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let trees = r#"{"format":"lowroad-trees-1","model":"by hand","columns":["fwd_first_payload_entropy"],"inputs":1,
+        "labels":["text","random"],"compare":"single","link":"mean","base":["0.0"],"trees":[{"output":0,
+        "left":[1,-1,-1],"right":[2,-1,-1],"feature":[0,-2,-2],"threshold":["6.5","-2.0","-2.0"],
+        "missing_left":null,"value":[[],["0.25"],["1.0"]]}]}"#;
+    let manifest = "name = \"random\"\ntrees = \"trees.json\"\nschema = \"flow.v1\"\n\
+        columns = [{ id = \"flow.v1/fwd_first_payload_entropy\", null = 0 }]\n\
+        classes = [{ name = \"text\" }, { name = \"random\" }]\n";
+    fs::write(file("trees.json"), trees).unwrap();
+    fs::write(file("model.toml"), manifest).unwrap();
+    let home = Home::new("live-inputs");
+    let mut command = live(&["near", "--datapath", "xdp-flow", "--score"]);
+    command
+        .arg(file("model.toml"))
+        .arg("-o")
+        .arg(file("rows.csv"));
+    let output = home.run(|| command.output().unwrap());
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("packets themselves: fwd_first_payload_entropy; "),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn a_reader_that_closes_standard_output_ends_it() {
     if !sys::require::root() {

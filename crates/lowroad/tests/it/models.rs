@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use packet::pcap::{ETHERNET, Reader, Writer};
 use serde_json::Value;
 use sys::require::{self, Class};
 
@@ -113,6 +114,22 @@ fn captures_and_rows_are_scored_alike() {
         done(&["score", &rows, "--model", &model, "-o", &from_rows]);
         assert_eq!(lines(&from_capture), lines(&from_rows));
     }
+    // Several captures are one: the packets of the second one are later in the same flows.
+    let (half, other) = (file("1.pcap"), file("2.pcap"));
+    let bytes = fs::read(&capture).unwrap();
+    let (first, second) = halves(&bytes);
+    fs::write(&half, first).unwrap();
+    fs::write(&other, second).unwrap();
+    done(&["score", &half, &other, "--model", &model, "-o", &from_rows]);
+    assert_eq!(lines(&from_capture), lines(&from_rows));
+    let saved = file("rows.arrow");
+    let refused = lowroad(&["score", &half, &saved, "--model", &model, "-o", &from_rows]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("rows.arrow is a file of rows, of which one is scored at a time"),
+        "{said}"
+    );
     let rows = lines(&from_capture);
     assert!(rows.len() > 20);
     for row in rows {
@@ -126,6 +143,19 @@ fn captures_and_rows_are_scored_alike() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("packets is flow.v1/packets"), "{said}");
+}
+
+/// A capture as two, of which the second one begins at a record in the middle.
+fn halves(capture: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut writers = [0, 1].map(|_| Writer::new(Vec::new(), ETHERNET).unwrap());
+    let frames = Reader::new(capture).unwrap();
+    for (at, frame) in frames.enumerate() {
+        let frame = frame.unwrap();
+        let writer = &mut writers[usize::from(at >= 1500)];
+        writer.write(frame.timestamp_ns, &frame.frame).unwrap();
+    }
+    let [first, second] = writers.map(|writer| writer.finish().unwrap());
+    (first, second)
 }
 
 #[test]

@@ -37,9 +37,8 @@ static __always_inline bool only_written(const struct touched *touched, __u32 ca
 
 	if (!(kind & (CALL_FIRST | CALL_THIRD)) || kind & CALL_WHOLE || may_be_stored_to(touched))
 		return false;
-	return touched->flags & HOOK_PLACED ||
-	       (!functions && !(touched->flags & HOOK_DIRECT) &&
-		touched->flags & (HOOK_BUFFERED | HOOK_EXTENT));
+	return touched->flags & HOOK_PLACED || (!functions && !(touched->flags & HOOK_DIRECT) &&
+						touched->flags & (HOOK_BUFFERED | HOOK_EXTENT));
 }
 
 /*

@@ -157,7 +157,8 @@ static __always_inline void changes(struct operation *operation, struct file *fi
 		return;
 	if (operation) {
 		place = place_of(regs, file, result);
-		remember(operation, inode, FLAG_VAGUE | HOOK_CALL | place.flags, place.from, place.to);
+		remember(operation, inode, FLAG_VAGUE | HOOK_CALL | place.flags, place.from,
+			 place.to);
 		return;
 	}
 	key = file_of(inode);

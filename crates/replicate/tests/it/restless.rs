@@ -22,14 +22,17 @@ const TIME: Duration = Duration::from_secs(6);
 const LEAST: usize = 4;
 const PAGE: usize = 4096;
 
+/// The contents of an epoch's files by name.
+type Files = BTreeMap<String, Vec<u8>>;
+
 /// What the records say, and what each epoch has.
 #[derive(Default)]
 struct Epochs {
     mirror: Mirror,
     tree: Tree,
     contents: BTreeMap<record::File, Vec<u8>>,
-    /// Contents by name, and the names of stale files.
-    all: Vec<(BTreeMap<String, Vec<u8>>, BTreeSet<String>)>,
+    /// Each with the names of its stale files.
+    all: Vec<(Files, BTreeSet<String>)>,
 }
 
 impl Epochs {

@@ -130,6 +130,8 @@ def test_the_account_is_the_commands(command: Command, capture: Path, tmp_path: 
     assert ours.pop("fault") is None
     # Of a capture that the command writes beside the rows.
     assert theirs.pop("pcap_out") is None
+    # Of the several captures that the command takes.
+    assert (theirs.pop("captures"), theirs.pop("damaged")) == (1, [])
     assert ours == theirs
     assert (rows, flows.packets) == (3000, 4000)
 

@@ -19,11 +19,14 @@ from lowroad import features
 def test_files_that_cannot_be_read(command: Command, tmp_path: Path) -> None:
     text = tmp_path / "text.pcap"
     text.write_text("no capture at all, only words")
-    for path in [tmp_path / "missing.pcap", tmp_path, text]:
+    for path in [tmp_path / "missing.pcap", text]:
         expected = command.error("features", "pcap", path, "-o", tmp_path / "rows.csv")
         with pytest.raises(lowroad.InputError) as raised:
             features.read_pcap(path).to_pyarrow()
         assert str(raised.value) == expected
+    # The command reads the captures in a directory.
+    with pytest.raises(lowroad.InputError, match="is a folder"):
+        features.read_pcap(tmp_path).to_pyarrow()
 
 
 def test_a_capture_that_breaks_off(command: Command, capture: Path, tmp_path: Path) -> None:

@@ -33,6 +33,21 @@ struct Slot {
     shadow: bool,
     /// Once the datapath has started.
     models: Option<Models>,
+    /// The model's answers in datapaths that have ended: one starts again when its interface is back.
+    past: Answers,
+}
+
+impl Answers {
+    fn and(mut self, other: Self) -> Self {
+        self.asked += other.asked;
+        for (mine, theirs) in self.flows.iter_mut().zip(other.flows) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.packets.iter_mut().zip(other.packets) {
+            *mine += theirs;
+        }
+        self
+    }
 }
 
 impl ModelSlot {
@@ -42,6 +57,7 @@ impl ModelSlot {
             image,
             shadow,
             models: None,
+            past: Answers::default(),
         }))
     }
 
@@ -54,25 +70,30 @@ impl ModelSlot {
             image,
             shadow,
             models,
+            past,
         } = &mut *slot;
-        let models = models.as_mut();
-        models.map_or(Ok(Answers::default()), |models| {
-            models.put(Some((image, *shadow)))
-        })
+        let before = match models {
+            Some(models) => models.put(Some((image, *shadow)))?,
+            None => Answers::default(),
+        };
+        Ok(std::mem::take(past).and(before))
     }
 
     /// The answers of the model in force.
     pub fn answers(&self) -> Result<Answers, Error> {
         let slot = self.lock();
         let models = slot.models.as_ref();
-        models.map_or(Ok(Answers::default()), Models::answers)
+        let answers = models.map_or(Ok(Answers::default()), Models::answers)?;
+        Ok(slot.past.and(answers))
     }
 
     /// Puts the model in force in programs that were loaded.
     pub(crate) fn connect(&self, mut models: Models) -> Result<(), Error> {
         let mut slot = self.lock();
         models.put(Some((&slot.image, slot.shadow)))?;
-        slot.models = Some(models);
+        if let Some(ended) = slot.models.replace(models) {
+            slot.past = slot.past.and(ended.answers()?);
+        }
         Ok(())
     }
 

@@ -144,6 +144,7 @@ impl Form {
         let ports = match protocol {
             // Files have types, codes or nothing there.
             Some(protocol) if !protocols::has_ports(protocol) => [None; 2],
+            None if self.kind != Kind::Own => [None; 2],
             _ => [self.port(field(from)?)?, self.port(field(to)?)?],
         };
         let label = field(Some(self.label))?;
@@ -169,12 +170,14 @@ impl Form {
             (Kind::Ctu, "rtp" | "rtcp" | "udt") => return Ok(Some(Some(17))),
             (Kind::Ctu, "arp" | "rarp" | "llc" | "ipx/spx" | "decnet") => return Ok(None),
             // "any" and "unas" stand for numbers that have no name.
-            (Kind::Unsw, "any" | "unas") => return Ok(Some(None)),
+            (Kind::Unsw | Kind::Ctu, "any" | "unas") => return Ok(Some(None)),
             (Kind::Unsw, "arp") => return Ok(None),
             _ => {}
         }
         match name.parse().ok().or_else(|| protocols::number(&name)) {
             Some(number) => Ok(Some(Some(number))),
+            // Both have names of their own for protocols without ports: addresses and times tell the flow.
+            None if matches!(self.kind, Kind::Unsw | Kind::Ctu) => Ok(Some(None)),
             None => Err(format!("\"{text}\" is not a protocol")),
         }
     }

@@ -1,6 +1,6 @@
 //! Rules by their addresses, ports and protocol, and within these by time.
 
-use super::{Rule, Subject};
+use super::{Rule, Subject, protocols};
 
 /// Finds the first rule that matches.
 #[derive(Debug, Default)]
@@ -89,7 +89,11 @@ impl Index {
     /// The label of the first line that matches.
     pub(super) fn find(&self, subject: &Subject) -> Option<u32> {
         let [from, to] = [0, 1].map(|at| (subject.addresses[at], subject.ports[at]));
-        let found = self.groups.iter().flat_map(|group| {
+        // Echoes have an identifier in the place of a port.
+        let has_ports = protocols::has_ports(subject.protocol);
+        let may_match =
+            |group: &&Group| has_ports || group.conditions & (SOURCE_PORT | DESTINATION_PORT) == 0;
+        let found = self.groups.iter().filter(may_match).flat_map(|group| {
             [(from, to), (to, from)].map(|(source, destination)| {
                 let key = group.key(source, destination, subject.protocol);
                 group.find(&key, subject)

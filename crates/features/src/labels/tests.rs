@@ -53,6 +53,13 @@ fn own_labels_have_the_conditions_that_they_name() {
 }
 
 #[test]
+fn the_identifier_of_an_echo_is_not_a_port() {
+    let labels = labels("src_ip,dst_port,label\n10.0.0.1,80,web\n").unwrap();
+    assert_eq!(labels.label(&flow(A, B, 6, (1, 1))), Some("web"));
+    assert_eq!(labels.label(&flow(A, B, 1, (1, 1))), None);
+}
+
+#[test]
 fn the_first_line_that_matches_wins_whatever_its_conditions() {
     let lines = [
         "10.0.0.1,,exact",
@@ -162,6 +169,7 @@ fn the_binetflow_files_of_ctu_13() {
          2011/08/10 09:46:53.047277,3550.182373,udp,212.50.71.179,39678,  <->,147.32.84.229,13363,CON,0,0,12,875,413,flow=Background-UDP-Established\n\
          2011/08/10 09:46:53.048843,0.000883,icmp,84.13.246.132,0x0008,  <->,147.32.84.229,0x0000,ECO,0,0,2,135,75,flow=From-Botnet-V42-ICMP\n\
          2011/08/10 09:46:53.048843,0.0,rtp,84.13.246.133,28431,  <->,147.32.84.229,13363,CON,0,0,2,135,75,flow=Normal\n\
+         2011/08/10 09:46:53.048843,0.0,unas,84.13.246.134,,   ->,147.32.84.229,,INT,0,0,1,60,60,flow=Unassigned\n\
          2011/08/10 09:46:53.049895,0.000326,arp,00:11:22:33:44:55,,  who,147.32.84.1,,CON,,,2,120,60,flow=Background\n",
     )
     .unwrap();
@@ -196,6 +204,13 @@ fn the_binetflow_files_of_ctu_13() {
             17,
             (begin, begin + 1),
             Some("flow=Normal"),
+        ),
+        (
+            ("84.13.246.134", 0),
+            ("147.32.84.229", 0),
+            200,
+            (begin, begin + 1),
+            Some("flow=Unassigned"),
         ),
     ] {
         let found = labels.label(&flow(from, to, protocol, seconds));

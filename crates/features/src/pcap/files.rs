@@ -120,6 +120,16 @@ fn is_capture(name: &OsStr) -> bool {
     ENDINGS.iter().any(|ending| plain.ends_with(ending))
 }
 
+/// A name without the ending of a compressed file.
+pub(super) fn uncompressed(name: &OsStr) -> &OsStr {
+    let bytes = name.as_bytes();
+    let plain = COMPRESSED.iter().find_map(|ending| {
+        let (plain, end) = bytes.split_at_checked(bytes.len().checked_sub(ending.len())?)?;
+        end.eq_ignore_ascii_case(ending.as_bytes()).then_some(plain)
+    });
+    plain.map_or(name, OsStr::from_bytes)
+}
+
 /// The order of names: numbers in them by their value, so that 10 follows 9.
 pub(super) fn by_name(one: &OsStr, other: &OsStr) -> Ordering {
     let (mut a, mut b) = (one.as_bytes(), other.as_bytes());

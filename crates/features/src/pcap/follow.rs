@@ -1,15 +1,15 @@
 //! The files of a rotation as they are written: each is read to its end, which has come once there is a next one.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::captures::{Input, Opened};
-use super::files::{by_name, capture_names};
+use super::files::{by_name, capture_names, uncompressed};
 
 /// Between two looks for more bytes or another file.
 const LOOK: Duration = Duration::from_millis(200);
@@ -48,8 +48,16 @@ impl<'a> Rotation<'a> {
 /// The capture that follows the one of this name, if there is one yet.
 fn successor(directory: &Path, name: Option<&OsString>) -> io::Result<Option<OsString>> {
     let names = capture_names(directory).map_err(io::Error::other)?;
-    let follows = |next: &OsString| name.is_none_or(|name| by_name(next, name).is_gt());
-    Ok(names.into_iter().find(follows))
+    // The compressed form of a capture is the same capture.
+    let follows = |next: &OsString| {
+        name.is_none_or(|name| by_name(uncompressed(next), uncompressed(name)).is_gt())
+    };
+    // A pipe would be waited for, also beyond a signal.
+    let is_file = |name: &OsString| {
+        let found = fs::metadata(directory.join(name));
+        found.map_or_else(|error| error.kind() != ErrorKind::NotFound, |found| found.is_file())
+    };
+    Ok(names.into_iter().find(|name| follows(name) && is_file(name)))
 }
 
 impl<'a> Iterator for Rotation<'a> {
@@ -65,7 +73,7 @@ impl<'a> Iterator for Rotation<'a> {
                     self.last = Some(name.clone());
                     let file = match File::open(&path) {
                         // The capture program has removed the oldest of its files.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        Err(error) if error.kind() == ErrorKind::NotFound => continue,
                         file => file,
                     };
                     let (directory, end) = (self.directory.clone(), self.end);

@@ -81,6 +81,12 @@ impl Output {
         self.out == "-"
     }
 
+    /// Whether labels are read from this file.
+    pub(super) fn has_labels(&self, path: &Path) -> bool {
+        let labels = self.labels.as_deref();
+        labels.is_some_and(|labels| is_same(labels, path))
+    }
+
     /// Whether this is where rows go.
     pub(super) fn goes_to(&self, path: &Path) -> bool {
         is_same(Path::new(&self.out), path)
@@ -126,6 +132,10 @@ impl Output {
         let Some(path) = &self.labels else {
             return self.open_plain(schema, mode);
         };
+        if self.goes_to(path) {
+            let what = "has the labels, and cannot be --out as well";
+            return Err(Failure::Input(format!("{} {what}", path.display())));
+        }
         let refuse = |error: LabelError| Failure::Input(error.to_string());
         let labelled = labelled_schema(schema).map_err(refuse)?;
         Labeller::check(schema).map_err(refuse)?;

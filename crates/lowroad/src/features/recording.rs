@@ -53,6 +53,10 @@ impl PcapOut {
             let what = "--pcap-out and --out are the same: rows and packets need a place each";
             return Err(Failure::Input(what.to_owned()));
         }
+        if rows.has_labels(path) {
+            let what = "has the labels, and cannot be --pcap-out as well";
+            return Err(Failure::Input(format!("{} {what}", path.display())));
+        }
         if path.extension().is_some_and(|ending| ending == "pcapng") {
             let what = "what is written is pcap, not pcapng: end the name in .pcap";
             return Err(Failure::Input(format!("{}: {what}", path.display())));

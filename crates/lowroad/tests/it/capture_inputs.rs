@@ -200,6 +200,9 @@ fn a_rotation_is_followed_until_a_signal() {
     pause();
     file.write_all(rest).unwrap();
     fs::write(folder.join("ring/x.pcap11.part"), "not yet").unwrap();
+    // What `tcpdump -z` makes of a capture that has been read, and no file.
+    fs::write(folder.join("ring/x.pcap10.zst"), zstd(&second)).unwrap();
+    fs::create_dir(folder.join("ring/x.pcap10x.pcap")).unwrap();
     pause();
     fs::write(folder.join("ring/x.pcap11"), zstd(&capture(20..30))).unwrap();
     // The last one is still being written.

@@ -102,6 +102,22 @@ fn what_cannot_be_joined_is_refused_before_anything_is_written() {
     }
 }
 
+#[test]
+fn the_file_of_labels_is_not_overwritten() {
+    let folder = folder(LABELS);
+    for arguments in [
+        &["-o", "labels.csv"][..],
+        &["-o", "out.csv", "--pcap-out", "labels.csv"],
+    ] {
+        let output = features(folder.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("labels.csv has the labels"), "{said}");
+        let text = fs::read_to_string(folder.path().join("labels.csv")).unwrap();
+        assert_eq!(text, LABELS, "{arguments:?}");
+    }
+}
+
 /// Labels whose times are in another zone than the capture match nothing, which is worth a warning.
 #[test]
 fn rows_that_all_stay_without_a_label_are_reported() {

@@ -123,8 +123,7 @@ fn create_alone(path: &Path) -> io::Result<Option<File>> {
         let file = options.open(path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Ok(None),
-            // A file system without locks.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) if has_no_locks(&error) => {}
             Err(TryLockError::Error(error)) => return Err(error),
             Ok(()) => {}
         }
@@ -138,6 +137,12 @@ fn create_alone(path: &Path) -> io::Result<Option<File>> {
             return Ok(Some(file));
         }
     }
+}
+
+/// Whether a file system has no locks, such as NFS without a lock manager.
+fn has_no_locks(error: &io::Error) -> bool {
+    let no_locks = Errno::ENOLCK as i32;
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(no_locks)
 }
 
 /// Has the file system set blocks aside behind this place, where it can.

@@ -195,6 +195,8 @@ impl Tree {
     }
 
     fn close(&mut self, number: u64) -> Result<(), Invalid> {
+        // Those of an epoch that is refused are not those of the next one.
+        let stale = std::mem::take(&mut self.next_stale);
         if self.root.is_none() {
             return Err(Invalid::NoStart);
         }
@@ -204,14 +206,14 @@ impl Tree {
                 last: self.epoch,
             });
         }
-        if let Some(file) = self.doubts.first_except(&self.next_stale) {
+        if let Some(file) = self.doubts.first_except(&stale) {
             return Err(Invalid::Doubt { file });
         }
         if let Some(file) = self.adrift.first() {
             return Err(Invalid::Adrift { file: *file });
         }
         self.epoch = number;
-        self.stale = std::mem::take(&mut self.next_stale);
+        self.stale = stale;
         Ok(())
     }
 

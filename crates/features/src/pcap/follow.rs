@@ -55,9 +55,14 @@ fn successor(directory: &Path, name: Option<&OsString>) -> io::Result<Option<OsS
     // A pipe would be waited for, also beyond a signal.
     let is_file = |name: &OsString| {
         let found = fs::metadata(directory.join(name));
-        found.map_or_else(|error| error.kind() != ErrorKind::NotFound, |found| found.is_file())
+        found.map_or_else(
+            |error| error.kind() != ErrorKind::NotFound,
+            |found| found.is_file(),
+        )
     };
-    Ok(names.into_iter().find(|name| follows(name) && is_file(name)))
+    Ok(names
+        .into_iter()
+        .find(|name| follows(name) && is_file(name)))
 }
 
 impl<'a> Iterator for Rotation<'a> {

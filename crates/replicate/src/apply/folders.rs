@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -65,6 +66,20 @@ pub(super) fn open(
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     open_beneath(at, name, flags, Mode::empty())
+}
+
+/// Opens what has this path below a directory, one name after the other; the directory itself for an empty path.
+pub(super) fn open_path(top: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let above = path.parent().unwrap_or(Path::new(""));
+    let through = OFlags::PATH | OFlags::DIRECTORY;
+    let mut at = fs::openat(top, ".", through | OFlags::CLOEXEC, Mode::empty())?;
+    for name in above {
+        at = open(&at, name, through)?;
+    }
+    match path.file_name() {
+        Some(name) => open(&at, name, flags),
+        None => fs::openat(&at, ".", flags | OFlags::CLOEXEC, Mode::empty()),
+    }
 }
 
 impl Folders {

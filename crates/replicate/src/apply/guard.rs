@@ -54,26 +54,32 @@ impl Deletion {
     pub(super) fn of_replacement(there: &OwnedFd, by: &Tree) -> Option<Self> {
         let mut deletion = Self::default();
         let mut left = vec![(PathBuf::new(), by.root())];
+        // The last one that was opened. Most often the next one is in it, so that a deep tree takes linear time.
+        let mut above: Option<(PathBuf, OwnedFd)> = None;
         while let Some((below, directory)) = left.pop() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let opened = match (&above, below.parent(), below.file_name()) {
+                (Some((path, fd)), Some(parent), Some(name)) if path == parent => {
+                    folders::open(fd, name, flags)
+                }
+                _ => folders::open_path(there, &below, flags),
+            };
             // What cannot be read is not counted: the replacement may still fail, or succeed, at it.
-            let _ = deletion.count(there, (below.as_path(), directory), by, &mut left);
+            let Ok(opened) = opened else { continue };
+            let _ = deletion.count(&opened, (below.as_path(), directory), by, &mut left);
+            above = Some((below, opened));
         }
         deletion.if_large()
     }
 
     fn count(
         &mut self,
-        top: &OwnedFd,
+        opened: &OwnedFd,
         (below, directory): (&Path, Option<File>),
         by: &Tree,
         left: &mut Vec<(PathBuf, Option<File>)>,
     ) -> Result<(), Errno> {
-        let path = match below.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => below,
-        };
-        let listed = folders::open(top, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        for entry in Dir::read_from(&listed)? {
+        for entry in Dir::read_from(opened)? {
             let entry = entry?;
             let Ok(name) = Name::new(entry.file_name().to_bytes()) else {
                 continue;
@@ -186,7 +192,7 @@ fn copied(view: View<'_>, file: File, node: &Node, folders: &Folders) -> u64 {
         return 0;
     };
     let on_disk = path_before(view, was).and_then(|path| {
-        let there = folders::open(&folders.tree, &path, OFlags::PATH).ok()?;
+        let there = folders::open_path(&folders.tree, &path, OFlags::PATH).ok()?;
         let blocks = fs::fstat(&there).ok()?.st_blocks;
         u64::try_from(blocks).ok()?.checked_mul(512)
     });

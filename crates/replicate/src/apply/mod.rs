@@ -531,9 +531,14 @@ impl Replica {
     }
 
     /// Whether a tree that is there may be replaced by this one.
-    fn check_replacement(&self, target: Target) -> Result<(), Error> {
+    fn check_replacement(&mut self, target: Target) -> Result<(), Error> {
         if self.may_delete() {
             return Ok(());
+        }
+        // Asked again and again while it is refused, and the whole tree would be listed each time.
+        let refused = self.refused.filter(|(record, _)| *record == target.record);
+        if let Some((_, deletion)) = refused {
+            return Err(self.refusal(target, deletion));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let there = match folders::open(&self.top, TREE, flags) {
@@ -542,7 +547,10 @@ impl Replica {
             Err(errno) => return Err(Error::of(self.to.join(TREE), errno.into())),
         };
         match Deletion::of_replacement(&there, &self.fold.tree) {
-            Some(deletion) => Err(self.refusal(target, deletion)),
+            Some(deletion) => {
+                self.refused = Some((target.record, deletion));
+                Err(self.refusal(target, deletion))
+            }
             None => Ok(()),
         }
     }

@@ -99,14 +99,19 @@ impl Step<'_> {
             self.folders.is_staged(*file);
         }
         for file in &self.plan.in_place {
-            let done = self.rewrite(*file);
-            self.fits(*file, done)?;
-            if let (Some(errno), Some(node)) =
-                (self.unfit.get(file).copied(), self.view.after(*file))
-            {
-                for entry in self.view.names_after(node) {
-                    self.leave_out(entry, errno)?;
-                }
+            let Err(fault) = self.rewrite(*file) else {
+                continue;
+            };
+            let Some(errno) = fault.exceeded_limit() else {
+                return Err(self.fault(*file, fault));
+            };
+            self.unfit.insert(*file, errno);
+            let names = self
+                .view
+                .after(*file)
+                .map(|node| self.view.names_after(node));
+            for entry in names.into_iter().flatten() {
+                self.leave_out(entry, errno)?;
             }
         }
         let mut omitted = Vec::new();
@@ -298,13 +303,14 @@ impl Step<'_> {
         if last {
             return fs::renameat(&staging, &from, &at, called);
         }
-        fs::linkat(&staging, &from, &staging, LINK, AtFlags::empty())?;
+        let linked = fs::linkat(&staging, &from, &staging, LINK, AtFlags::empty());
+        self.maker.permitted(linked)?;
         self.maker.gate.pass()?;
-        fs::renameat(&staging, LINK, &at, called)?;
-        // Where both names were one file's already, nothing was renamed.
+        let renamed = fs::renameat(&staging, LINK, &at, called);
+        // The link stays where both names were one file's already, and where the new name was refused.
         match fs::unlinkat(&staging, LINK, AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            done => done,
+            Err(Errno::NOENT) | Ok(()) => renamed,
+            Err(errno) => Err(errno),
         }
     }
 

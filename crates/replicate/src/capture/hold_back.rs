@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use super::doubt::{Doubts, everything};
 use crate::record::{Change, Entry, File, Part};
 
-/// What is kept in memory, in bytes of files. Beyond it the log has what is known so far, and no epoch until that is
-/// whole.
+/// What is kept in memory, in bytes. Beyond it the log has what is known so far, and no epoch until that is whole.
 const CAPACITY: usize = 128 << 20;
+/// What an entry takes beside its bytes.
+const ENTRY_BYTES: usize = 128;
+/// Among so many of the last entries one is looked for that a new one makes superfluous.
+const RECENT: usize = 256;
 
 /// The files of which something is kept, and those that are being read.
 #[derive(Debug)]
@@ -197,10 +200,9 @@ impl HoldBack {
             since: Instant::now(),
             cut: None,
         });
-        if let Entry::Change(Change::Data { bytes, .. }) = &entry {
-            queue.bytes += bytes.len();
-            self.bytes += bytes.len();
-        }
+        let freed = queue.supersede(&entry);
+        queue.bytes = queue.bytes + cost(&entry) - freed;
+        self.bytes = self.bytes + cost(&entry) - freed;
         queue.entries.push(entry);
     }
 
@@ -241,7 +243,7 @@ impl HoldBack {
             .entries
             .split_off(cut.entries.min(queue.entries.len()));
         let entries = std::mem::replace(&mut queue.entries, rest);
-        let bytes = bytes_of(&entries);
+        let bytes: usize = entries.iter().map(cost).sum();
         queue.bytes -= bytes;
         self.bytes -= bytes;
         Some(entries)
@@ -266,17 +268,51 @@ impl HoldBack {
     }
 }
 
-fn bytes_of(entries: &[Entry]) -> usize {
-    let data = entries.iter().filter_map(|entry| match entry {
-        Entry::Change(Change::Data { bytes, .. }) => Some(bytes.len()),
-        _ => None,
-    });
-    data.sum()
+impl Queue {
+    /// Drops what a new entry makes superfluous, so that a file that is read again and again takes no more memory than
+    /// its size; how many bytes that frees. What a cut has stays as it is.
+    fn supersede(&mut self, new: &Entry) -> usize {
+        let begin = self.cut.map_or(0, |cut| cut.entries);
+        let recent = begin.max(self.entries.len().saturating_sub(RECENT));
+        let Some(entries) = self.entries.get(recent..) else {
+            return 0;
+        };
+        let last = entries.len().checked_sub(1);
+        let found = match new {
+            Entry::Change(Change::Data { offset, bytes, .. }) => {
+                let (from, size) = (*offset, bytes.len());
+                entries.iter().rposition(|entry| match entry {
+                    Entry::Change(Change::Data { offset, bytes, .. }) => {
+                        (*offset, bytes.len()) == (from, size)
+                    }
+                    _ => false,
+                })
+            }
+            Entry::Change(Change::Size { .. }) => {
+                last.filter(|at| matches!(entries[*at], Entry::Change(Change::Size { .. })))
+            }
+            _ => None,
+        };
+        found.map_or(0, |at| cost(&self.entries.remove(recent + at)))
+    }
+}
+
+fn cost(entry: &Entry) -> usize {
+    let bytes = match entry {
+        Entry::Change(Change::Data { bytes, .. }) => bytes.len(),
+        Entry::Change(Change::Extended { all, .. }) => all
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum(),
+        _ => 0,
+    };
+    ENTRY_BYTES + bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Origin;
 
     const FILE: File = File {
         inode: 12,
@@ -297,10 +333,40 @@ mod tests {
         for outside in [9, 20] {
             kept.disturb(FILE, Some(outside));
         }
-        assert_eq!(kept.take_cut(FILE), Some(vec![size(1), size(2)]));
+        // The second size has taken the place of the first.
+        assert_eq!(kept.take_cut(FILE), Some(vec![size(2)]));
         assert_eq!(kept.take_cut(FILE), None);
         assert_eq!(kept.take_all(FILE), [size(3)]);
         assert!(kept.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_read_again_and_again_takes_the_memory_of_its_last_state() {
+        let data = |offset, byte: u8| {
+            Entry::Change(Change::Data {
+                file: FILE,
+                offset,
+                bytes: vec![byte; 4096],
+                origin: Origin::ReadBack,
+            })
+        };
+        let mut kept = HoldBack::default();
+        for byte in 0..100 {
+            kept.push(FILE, data(0, byte));
+            kept.push(FILE, data(4096, byte));
+            kept.push(FILE, size(u64::from(byte)));
+            kept.push(FILE, size(8192));
+        }
+        assert!(kept.bytes < 100 * 1024, "{}", kept.bytes);
+        kept.cut(FILE, 10, 20);
+        // What the cut has stays.
+        kept.push(FILE, data(0, 100));
+        let state = kept.take_cut(FILE).unwrap();
+        assert!(state.contains(&data(0, 99)) && state.contains(&data(4096, 99)));
+        assert!(!state.contains(&data(0, 98)));
+        assert_eq!(state.last(), Some(&size(8192)));
+        assert_eq!(kept.take_all(FILE), [data(0, 100)]);
+        assert_eq!(kept.bytes, 0);
     }
 
     #[test]

@@ -237,6 +237,43 @@ fn a_replica_is_not_replaced_by_one_of_an_almost_empty_log_unless_allowed() {
 }
 
 #[test]
+fn files_far_below_the_root_of_a_replica_count_as_well() {
+    let folder = folder();
+    let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+    let mut deep = vec![start(), mode(2, 0o755)];
+    for (above, inode) in [(2, 10), (10, 11), (11, 12)] {
+        deep.extend([
+            new(inode, Kind::Directory),
+            mode(inode, 0o755),
+            link(above, "d", inode),
+        ]);
+    }
+    for number in 0..300 {
+        let inode = FIRST + number;
+        deep.extend([
+            new(inode, Kind::Regular),
+            mode(inode, 0o644),
+            link(12, &number.to_string(), inode),
+        ]);
+    }
+    deep.push(epoch(1));
+    histories::write(&log, &deep);
+    check(&log, &to, Options::default());
+    let empty = folder.path().join("empty");
+    histories::write(&empty, &[start(), mode(2, 0o755), epoch(1)]);
+    let options = Options {
+        fresh: true,
+        ..Options::default()
+    };
+    let mut replica = Replica::open(&empty, &to, options).unwrap();
+    for _ in 0..2 {
+        let refused = replica.apply(None).unwrap_err().to_string();
+        assert!(refused.contains("303 of the 303 files"), "{refused}");
+    }
+    assert_eq!(names(&to.join("tree/d/d/d")), 300);
+}
+
+#[test]
 fn a_step_without_room_is_not_begun_and_goes_on_when_there_is() {
     let large = |inode: u64| {
         let bytes = vec![7; 1 << 20];

@@ -70,7 +70,7 @@ pub(super) fn open(
 
 /// Opens what has this path below a directory, one name after the other; the directory itself for an empty path.
 pub(super) fn open_path(top: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let above = path.parent().unwrap_or(Path::new(""));
+    let above = path.parent().unwrap_or_else(|| Path::new(""));
     let through = OFlags::PATH | OFlags::DIRECTORY;
     let mut at = fs::openat(top, ".", through | OFlags::CLOEXEC, Mode::empty())?;
     for name in above {

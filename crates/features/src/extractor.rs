@@ -210,7 +210,7 @@ impl RowExtractor {
         self.stage.failure().is_some() || self.recorder.as_ref().is_some_and(Recorder::has_failed)
     }
 
-    /// Whether nobody wants more rows, which is no failure.
+    /// Whether the reader of standard output has closed it. The run then ends without an error.
     pub(crate) fn has_closed_pipe(&self) -> bool {
         self.stage
             .failure()

@@ -47,7 +47,7 @@ struct MediaRange<'a> {
 }
 
 impl<'a> MediaRange<'a> {
-    /// Nothing for a quality that is no number from 0 to 1.
+    /// `None` unless the quality is a number from 0 to 1.
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let mut range = Self {

@@ -161,7 +161,7 @@ impl Form {
         }))
     }
 
-    /// The protocol's number, or none for any; no value for what is no protocol of IP.
+    /// The protocol's number. `Some(None)` matches any protocol, and `None` leaves the line out: it is not about IP.
     fn protocol(&self, text: &str) -> Result<Option<Option<u8>>, String> {
         let name = text.to_lowercase();
         match (self.kind, name.as_str()) {
@@ -276,7 +276,7 @@ fn seconds(text: &str) -> Option<(i64, i64)> {
     Some((first, first.saturating_add(resolution(digits))))
 }
 
-/// The nanoseconds behind a time with so many digits behind its point that it stands for as well.
+/// The length in nanoseconds, less one, of the interval that a time with this number of fractional digits stands for.
 fn resolution(digits: usize) -> i64 {
     let digits = u32::try_from(digits.min(9)).unwrap_or(9);
     10_i64.pow(9 - digits) - 1
@@ -327,7 +327,7 @@ fn numbers<const N: usize>(text: &str, separator: char) -> Option<[u32; N]> {
     parts?.try_into().ok()
 }
 
-/// Nanoseconds since the epoch of a local time so many seconds ahead of UTC.
+/// Converts a local time to nanoseconds since 1970. `zone` is its offset from UTC in seconds.
 fn utc(local: NaiveDateTime, zone: i64) -> Option<i64> {
     let local = local.and_utc().timestamp_nanos_opt()?;
     local.checked_sub(zone * SECOND)

@@ -487,7 +487,7 @@ impl Replica {
             devices: self.options.privileged,
             left: &self.left,
         };
-        if !self.may_delete() {
+        if !self.may_delete() && !self.is_interrupted(target) {
             let refused = self.refused.filter(|(record, _)| *record == target.record);
             let known = refused.map(|(_, deletion)| deletion);
             if let Some(deletion) = known.or_else(|| Deletion::of_step(view)) {
@@ -508,6 +508,12 @@ impl Replica {
 
     fn may_delete(&self) -> bool {
         self.options.allow_delete || self.allowed
+    }
+
+    /// Whether an earlier run was interrupted while it placed this very step: it passed the guard then.
+    fn is_interrupted(&self, target: Target) -> bool {
+        let State { phase, to_ns, .. } = self.kept.now;
+        phase == Phase::Placing && to_ns != 0 && to_ns == target.at_ns
     }
 
     fn refusal(&self, target: Target, deletion: Deletion) -> Error {

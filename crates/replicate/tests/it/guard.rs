@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use replicate::apply::{Error, Options, Replica};
+use replicate::apply::{Error, Gate, Options, Replica};
 use replicate::record::{Change, Entry, Kind};
 
 use crate::applying::{check, folder};
@@ -234,6 +234,29 @@ fn a_replica_is_not_replaced_by_one_of_an_almost_empty_log_unless_allowed() {
     check(&log, &to, Options::default());
     check(&empty, &to, fresh(true));
     assert_eq!(names(&to.join("tree")), 0);
+}
+
+#[test]
+fn an_allowed_deletion_that_was_interrupted_is_completed_without_another_permission() {
+    let mut interrupted = 0;
+    for calls in (10..400).step_by(65) {
+        let folder = folder();
+        let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+        histories::write(&log, &files(300));
+        check(&log, &to, Options::default());
+        histories::write(&log, &removed(300));
+        let options = Options {
+            gate: Gate::closing_after(calls),
+            ..allowing()
+        };
+        let applied = Replica::open(&log, &to, options).and_then(|mut all| all.apply(None));
+        if applied.is_err() && names(&to.join("tree")) < 300 {
+            interrupted += 1;
+            check(&log, &to, Options::default());
+            assert_eq!(names(&to.join("tree")), 0);
+        }
+    }
+    assert!(interrupted > 0);
 }
 
 #[test]

@@ -8,10 +8,11 @@
 
     ```sh       run in one bash for the whole page, in order
     ```text     what the `sh` block before it prints. Numbers are compared, unless the comment
-                `<!-- figures vary -->` precedes it. A line `...` stands for any lines.
+                `<!-- figures vary -->` precedes it. A line `...` stands for any lines, and `...` at the end of
+                a line for the rest of it.
     ```NAME     any other named block is a file, if the paragraph before it ends with "`FILE`:"
 
-Blocks without a name are not run. A command may fail only where the page shows its error.
+A block that begins with `sleep` is repeated until it prints what the page shows. Blocks without a name are not run. A command may fail only where the page shows its error.
 """
 
 import os
@@ -104,6 +105,7 @@ def anchors(page):
 
 
 def isolate(page, program):
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
     own = [sys.executable, os.path.abspath(__file__), "inside", os.path.abspath(page)]
     space = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
     return subprocess.run([*space, *own, os.path.abspath(program)], check=False).returncode
@@ -114,16 +116,21 @@ def run(page, program):
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with tempfile.TemporaryDirectory() as folder:
-        # Whatever lies below, the folder's file system is one that a capture supports.
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+        # Whatever lies below, the work folder's file system is one that a capture supports.
+        disk, work = os.path.join(folder, "disk"), os.path.join(folder, "work")
+        os.mkdir(work)
+        with open(disk, "wb") as image:
+            image.truncate(512 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=1,root_owner=0:0", disk], check=True)
+        subprocess.run(["mount", "-o", "loop", disk, work], check=True)
         try:
             return [f"{os.path.basename(page)}:{why}" for why in play(page, program, folder)]
         finally:
-            subprocess.run(["umount", "--lazy", folder], check=True)
+            subprocess.run(["umount", "--lazy", work], check=True)
 
 
 def play(page, program, folder):
-    programs, work = os.path.join(folder, "bin"), os.path.join(folder, "work")
+    programs, work = os.path.join(folder, "bin"), os.path.join(folder, "work", "empty")
     os.mkdir(programs)
     os.mkdir(work)
     os.symlink(program, os.path.join(programs, "lowroad"))
@@ -131,14 +138,14 @@ def play(page, program, folder):
     with open(sudo, "w", encoding="utf-8") as script:
         script.write('#!/bin/sh\nexec "$@"\n')
     os.chmod(sudo, 0o755)
-    path = f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"
+    path = f"{programs}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": work, "LC_ALL": "C.UTF-8"}
     with open(os.path.join(folder, "terminal"), "wb+", buffering=0) as terminal:
         shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             stdin=subprocess.PIPE, stdout=terminal, stderr=terminal, cwd=work, env=environment, text=True,
         )
-        session = Session(shell, terminal.name, folder, work)
+        session = Session(shell, terminal.name, folder)
         try:
             for block in blocks(page):
                 if why := session.do(block):
@@ -151,12 +158,12 @@ def play(page, program, folder):
 class Session:
     """A shell, and what it has printed."""
 
-    def __init__(self, shell, terminal, folder, work):
-        self.shell, self.terminal, self.folder, self.work = shell, terminal, folder, work
+    def __init__(self, shell, terminal, folder):
+        self.shell, self.terminal, self.folder = shell, terminal, folder
         self.start = 0
         self.count = 0
         self.failed = os.path.join(folder, "failed")
-        self.tell(f"set -E; trap 'echo \"$BASH_COMMAND\" >>{self.failed}' ERR")
+        self.tell(f"set -E; trap 'case $BASH_COMMAND in wait*) ;; *) echo \"$BASH_COMMAND\" >>{self.failed}; esac' ERR")
 
     def tell(self, line):
         self.shell.stdin.write(line + "\n")
@@ -169,23 +176,14 @@ class Session:
 
     def do(self, block):
         if block.file:
-            with open(os.path.join(self.work, block.file), "w", encoding="utf-8") as file:
+            # The shell may have gone to another folder.
+            with open(f"/proc/{self.shell.pid}/cwd/{block.file}", "w", encoding="utf-8") as file:
                 file.write(block.text)
             return None
-        self.start = os.path.getsize(self.terminal)
-        self.count += 1
-        script = os.path.join(self.folder, f"{self.count}.sh")
-        done = os.path.join(self.folder, f"{self.count}.done")
-        with open(script, "w", encoding="utf-8") as file:
-            file.write(block.text)
-        self.tell(f". {script}; : >{done}")
         deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline and self.shell.poll() is None:
-            if os.path.exists(done) and block.matches(self.printed()):
-                break
-            time.sleep(0.02)
-        else:
-            return f"{block.line}: expected\n{block.shown}it printed\n{self.printed()}"
+        while not self.runs(block, deadline):
+            if not block.text.startswith("sleep") or time.monotonic() > deadline:
+                return f"{block.line}: expected\n{block.shown}it printed\n{self.printed()}"
         if os.path.exists(self.failed) and "error:" not in (block.shown or ""):
             with open(self.failed, encoding="utf-8") as failed:
                 return f"{block.line}: failed: {failed.read()}{self.printed()}"
@@ -194,6 +192,25 @@ class Session:
         if os.environ.get("SHOW"):
             print(f"== {block.line}\n{block.text}-- printed\n{self.printed()}", flush=True)
         return None
+
+
+    def runs(self, block, deadline):
+        """Whether the block ends, and prints what the page shows."""
+        self.start = os.path.getsize(self.terminal)
+        self.count += 1
+        script = os.path.join(self.folder, f"{self.count}.sh")
+        done = os.path.join(self.folder, f"{self.count}.done")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(block.text)
+        self.tell(f". {script}; : >{done}")
+        while time.monotonic() < deadline and self.shell.poll() is None:
+            if os.path.exists(done):
+                if block.matches(self.printed()):
+                    return True
+                if block.text.startswith("sleep"):
+                    return False
+            time.sleep(0.02)
+        return False
 
 
 class Block:
@@ -212,10 +229,11 @@ def pattern(shown, varies):
         if line.strip() == "...":
             lines.append(r"(?:[^\n]*\n)*?")
             continue
-        words = [re.escape(word) for word in line.split()]
+        is_cut = line.endswith("...")
+        words = [re.escape(word) for word in line.removesuffix("...").split()]
         if varies:
             words = [re.sub(r"\d(?:[\d,:]|\\\.)*", r"[\\d.,:]+", word) for word in words]
-        lines.append(r"\s*" + r"\s+".join(words) + r"[ \t]*\n")
+        lines.append(r"\s*" + r"\s+".join(words) + (r"[^\n]*\n" if is_cut else r"[ \t]*\n"))
     return "".join(lines) + r"\s*"
 
 

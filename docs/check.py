@@ -184,7 +184,8 @@ class Session:
         while not self.runs(block, deadline):
             if not block.text.startswith("sleep") or time.monotonic() > deadline:
                 return f"{block.line}: expected\n{block.shown}it printed\n{self.printed()}"
-        if os.path.exists(self.failed) and "error:" not in (block.shown or ""):
+        shows_failure = block.shown and re.search(r"^error:|^cannot run here", block.shown, re.MULTILINE)
+        if os.path.exists(self.failed) and not shows_failure:
             with open(self.failed, encoding="utf-8") as failed:
                 return f"{block.line}: failed: {failed.read()}{self.printed()}"
         if os.path.exists(self.failed):

@@ -1,6 +1,6 @@
 //! The blocks of the book print what it shows, and its links lead somewhere: docs/check.py does both.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
 
@@ -61,13 +61,13 @@ fn scan_page_prints_what_it_shows() {
     let Some(interpreter) = require::python(Class::OptIn, home, &needs) else {
         return;
     };
-    let interpreter = Path::new(&interpreter);
     let mut path = OsString::from(interpreter.parent().unwrap());
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
-    let mut command = python(interpreter);
-    command.env("PATH", path);
-    command.env("PYTHONPATH", format!("{ROOT}/python/lowroad"));
+    let mut command = python(&interpreter);
+    command
+        .env("PATH", path)
+        .env("PYTHONPATH", format!("{ROOT}/python/lowroad"));
     check(&mut command, &run_arguments("howto-scan.md"));
 }
 
@@ -83,13 +83,13 @@ fn run_arguments(page: &str) -> [String; 3] {
     ["run".to_owned(), page, program.to_owned()]
 }
 
-fn python(interpreter: impl AsRef<std::ffi::OsStr>) -> Command {
+fn python(interpreter: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(interpreter);
     command.arg(format!("{ROOT}/docs/check.py"));
     command
 }
 
-fn check(python: &mut Command, arguments: &[impl AsRef<std::ffi::OsStr>]) {
+fn check(python: &mut Command, arguments: &[impl AsRef<OsStr>]) {
     let Ok(output) = python.args(arguments).output() else {
         return require::skip(Class::Core, "no python3: apt install python3");
     };

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks the book.
 
-    python3 docs/check.py links              every link and anchor leads somewhere, every page is in SUMMARY.md
-    sudo python3 docs/check.py run PAGE [PROGRAM]    runs a page's blocks, and compares what they print
+    python3 docs/check.py links                      every link has a target, and SUMMARY.md every page
+    python3 docs/check.py flags [PROGRAM]            every flag that the book gives to a command exists
+    sudo python3 docs/check.py run PAGE [PROGRAM]    a page's blocks print what the page shows
 
-`run` works in an empty folder, with /run, the network and the mounts of its own. PROGRAM is the `lowroad` to run.
+PROGRAM is the `lowroad` to ask or to run. `run` works in an empty folder, with /run, the network and the mounts of its own.
 
     ```sh       run in one bash for the whole page, in order
     ```text     what the `sh` block before it prints. Numbers are compared, unless the comment
@@ -12,7 +13,8 @@
                 a line for the rest of it.
     ```NAME     any other named block is a file, if the paragraph before it ends with "`FILE`:"
 
-A block that begins with `sleep` is repeated until it prints what the page shows. Blocks without a name are not run. A command may fail only where the page shows its error.
+A block that begins with `sleep` is repeated until it prints what the page shows. Blocks without a name are not run.
+A command may fail only where the page shows its error.
 """
 
 import os
@@ -33,12 +35,21 @@ def main(arguments):
     match arguments:
         case ["links"]:
             return report(links())
-        case ["run", page]:
-            return isolate(page, shutil.which("lowroad") or sys.exit("lowroad is not on PATH"))
-        case ["run", page, program]:
-            return isolate(page, program)
+        case ["flags", *program]:
+            return report(flags(chosen(program)))
+        case ["run", page, *program]:
+            return isolate(page, chosen(program))
         case ["inside", page, program]:
             return report(run(page, program))
+    sys.exit(__doc__)
+
+
+def chosen(program):
+    match program:
+        case []:
+            return shutil.which("lowroad") or sys.exit("lowroad is not on PATH")
+        case [path]:
+            return path
     sys.exit(__doc__)
 
 
@@ -99,6 +110,46 @@ def anchors(page):
             text = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
             seen[text] = seen.get(text, 0) + 1
     return {name if n == 0 else f"{name}-{n}" for name, count in seen.items() for n in range(count)}
+
+
+# Flags.
+
+
+def flags(program):
+    known = {}
+    walk(program, (), known)
+    findings = []
+    for page in [os.path.join(PAGES, name) for name in os.listdir(PAGES)] + [os.path.join(DOCS, "..", "README.md")]:
+        with open(page, encoding="utf-8") as text:
+            commands = re.sub(r"\\\n\s*", " ", text.read())
+        for line in commands.splitlines():
+            for words in re.findall(r"(?:^|[\s`/])lowroad ([^|;&`<>#]*)", line):
+                findings += [f"{os.path.basename(page)}: {why}" for why in unknown(words.split(), known)]
+    return sorted(set(findings))
+
+
+def walk(program, verbs, known):
+    """Collects the flags of a command and of the commands below it."""
+    shown = subprocess.run([program, *verbs, "--help"], capture_output=True, text=True, check=False)
+    if shown.returncode != 0:
+        return
+    known[verbs] = set(re.findall(r"--[a-z0-9][a-z0-9-]*", shown.stdout))
+    if below := re.search(r"^Commands:\n(.*?)(?:\n\n|\Z)", shown.stdout, re.DOTALL | re.MULTILINE):
+        for verb in re.findall(r"^  ([a-z][a-z0-9-]*)", below[1], re.MULTILINE):
+            if verb != "help":
+                walk(program, (*verbs, verb), known)
+
+
+def unknown(words, known):
+    """The flags among the words of a command that it does not have."""
+    verbs = max((verbs for verbs in known if tuple(words[: len(verbs)]) == verbs), key=len)
+    # Words of prose, and commands of another program that is not here.
+    if not verbs:
+        return
+    for word in words[len(verbs) :]:
+        flag = word.split("=")[0].strip("'\".,:()[]")
+        if re.fullmatch(r"--[a-z][a-z0-9-]*", flag) and flag not in known[verbs]:
+            yield f"lowroad {' '.join(verbs)} has no {flag}"
 
 
 # Blocks.

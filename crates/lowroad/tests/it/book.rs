@@ -1,4 +1,4 @@
-//! The blocks of the book print what it shows, and its links lead somewhere: docs/check.py does both.
+//! The blocks of the book print what it shows, and its links and flags exist: docs/check.py checks both.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,6 +11,14 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 #[test]
 fn links_have_targets() {
     check(&mut python("python3"), &["links"]);
+}
+
+#[test]
+fn flags_exist() {
+    check(
+        &mut python("python3"),
+        &["flags", env!("CARGO_BIN_EXE_lowroad")],
+    );
 }
 
 #[test]

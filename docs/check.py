@@ -5,7 +5,8 @@
     python3 docs/check.py flags [PROGRAM]            every flag that the book gives to a command exists
     sudo python3 docs/check.py run PAGE [PROGRAM]    a page's blocks print what the page shows
 
-PROGRAM is the `lowroad` to ask or to run. `run` works in an empty folder, with /run, the network and the mounts of its own.
+PROGRAM is the `lowroad` to ask or to run. SHOW=1 prints every block with its output. `run` works in an empty
+folder, with /run, the network and the mounts of its own.
 
     ```sh       run in one bash for the whole page, in order
     ```text     what the `sh` block before it prints. Numbers are compared, unless the comment
@@ -158,7 +159,7 @@ def unknown(words, known):
 def isolate(page, program):
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     own = [sys.executable, os.path.abspath(__file__), "inside", os.path.abspath(page)]
-    space = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
+    space = ["unshare", "--net", "--mount", "--pid", "--kill-child", "--mount-proc", "--propagation", "private"]
     return subprocess.run([*space, *own, os.path.abspath(program)], check=False).returncode
 
 

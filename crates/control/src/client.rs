@@ -36,6 +36,9 @@ impl Client {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                     "nothing is running there; start it, or name its socket".into()
                 }
+                io::ErrorKind::PermissionDenied => {
+                    "permission denied; run with sudo, or as a member of the group lowroad".into()
+                }
                 _ => error.to_string(),
             };
             unreachable(&path, remedy)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,10 @@ impl Document {
             Err(error) => Err(Error {
                 file: name,
                 line: None,
-                message: error.to_string(),
+                message: match error.kind() {
+                    io::ErrorKind::InvalidData => "is not a text file in UTF-8".to_owned(),
+                    _ => error.to_string(),
+                },
             }),
         }
     }
@@ -104,12 +108,40 @@ impl Document {
     /// nearest known key is named; `flatten` and untagged enums lose the line.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|error| {
-            let message = suggest(error.message()).unwrap_or_else(|| error.message().to_owned());
+            let message = error.message();
+            let span = error.span();
+            let value = span.clone().and_then(|span| self.text.get(span));
+            let message = suggest(message)
+                .or_else(|| self.explain_value(span.as_ref()?, value?, message))
+                .unwrap_or_else(|| message.to_owned());
             Error {
-                line: error.span().map(|span| self.line(&span)),
+                line: span.map(|span| self.line(&span)),
                 ..self.error(0..0, message)
             }
         })
+    }
+
+    /// What is wrong with a value, after its key: `work: expected a duration such as "5us", found 5`. None where the
+    /// error is about the syntax of the file.
+    fn explain_value(&self, span: &Range<usize>, value: &str, message: &str) -> Option<String> {
+        let start = self.text[..span.start].rfind('\n').map_or(0, |at| at + 1);
+        let (key, _) = self.text[start..span.start].rsplit_once('=')?;
+        // The last key, also within an inline table or a list.
+        let key = key.trim_end().rsplit(['{', ',', ' ', '[']).next()?;
+        let what = match message.strip_prefix("invalid type: ") {
+            Some(rest) => {
+                let (_, expected) = rest.split_once(", expected ")?;
+                format!("expected {expected}, found {value}")
+            }
+            None if message.ends_with("socket address syntax") => {
+                units::socket_address(value.trim_matches(['"', '\''])).err()?
+            }
+            None if message.ends_with("IP address syntax") => {
+                format!("{value} is not an IP address")
+            }
+            None => message.to_owned(),
+        };
+        Some(format!("{key}: {what}"))
     }
 
     /// A complaint about what stands at `span`.
@@ -231,7 +263,14 @@ mod tests {
     #[test]
     fn a_wrong_value_and_broken_syntax_name_their_lines() {
         let wrong = "[[subscriber]]\nname = \"a\"\ndestination = \"192.0.2.1\"\n";
-        assert_eq!(complaint(wrong), "r.toml:3: invalid socket address syntax");
+        assert_eq!(
+            complaint(wrong),
+            "r.toml:3: destination: \"192.0.2.1\" has no port; write 192.0.2.1:5004"
+        );
+        assert_eq!(
+            complaint("[[subscriber]]\nname = 5\n"),
+            "r.toml:2: name: expected a string, found 5"
+        );
         assert!(complaint("\n\nname = \n").starts_with("r.toml:3: "));
         assert!(
             load::<Relay>("/nonexistent/r.toml")

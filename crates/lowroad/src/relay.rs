@@ -15,7 +15,7 @@ use relay::core::{Changes, Core, Explanation, StreamView};
 use relay::spec::{Multicast, Rate, Source, StreamSpec, SubscriberSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
-use units::{Pps, Span};
+use units::{Pps, Span, socket_address};
 
 use crate::control_endpoint::ControlEndpoint;
 use crate::exit::{self, Failure, OrFail as _};
@@ -89,6 +89,7 @@ enum StreamVerb {
 struct NewStream {
     name: String,
     /// Address of the stream: ADDR:PORT or [ADDR]:PORT
+    #[arg(value_parser = socket_address)]
     listen: SocketAddr,
     #[arg(long)]
     datapath: String,
@@ -130,9 +131,10 @@ enum SubscriberVerb {
         stream: String,
         name: String,
         /// Destination: ADDR:PORT or [ADDR]:PORT
+        #[arg(value_parser = socket_address)]
         to: SocketAddr,
         /// Send packets from this address [default: the stream's own]
-        #[arg(long)]
+        #[arg(long, value_parser = socket_address)]
         from: Option<SocketAddr>,
         /// Send packets through this interface; required for groups
         #[arg(long)]

@@ -3,6 +3,7 @@
 //! Whoever needs something names it in a list of requirements, which [`check`] goes through. A check loads nothing and
 //! changes nothing.
 
+use std::env;
 use std::io;
 use std::sync::LazyLock;
 
@@ -72,7 +73,22 @@ fn capabilities(wanted: &[Capability]) -> Result<(), Missing> {
     let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
     Err(Missing::new(
         format!("needs {}", names.join(" and ")),
-        "run with sudo",
+        format!("run with sudo{}", setcap(wanted).unwrap_or_default()),
+    ))
+}
+
+/// The command that gives this program the capabilities. None for a program that cannot be found on the disk, such as one
+/// that was replaced while it ran.
+fn setcap(wanted: &[Capability]) -> Option<String> {
+    let program = env::current_exe().ok().filter(|path| path.exists())?;
+    let names: Vec<String> = wanted
+        .iter()
+        .map(|capability| capability.to_string().to_lowercase())
+        .collect();
+    Some(format!(
+        ", or: sudo setcap {}+ep {}",
+        names.join(","),
+        program.display()
     ))
 }
 

@@ -1,8 +1,11 @@
-//! Sizes, rates, durations and times: `quantity` and `timestamp` read what users write, `format` writes what they read.
+//! Sizes, rates, durations, times and addresses: `quantity`, `timestamp` and `address` read what users write, `format`
+//! writes what they read.
 
+mod address;
 pub mod format;
 mod quantity;
 mod timestamp;
 
-pub use quantity::{Pps, Rate, Size, Span};
+pub use address::socket_address;
+pub use quantity::{ByteRate, Pps, Rate, Size, Span};
 pub use timestamp::Timestamp;

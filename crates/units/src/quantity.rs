@@ -2,6 +2,7 @@
 //! is never rounded.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,13 +21,19 @@ pub enum Rate {
     Bits(f64),
 }
 
-/// A length of time in whole microseconds, in `us`, `ms`, `s`, `m` or `h`: `250ms`, `1.5s`, `5m`.
+/// A length of time in whole microseconds, in `us`, `ms`, `s`, `m`, `h` or `d`: `250ms`, `1.5s`, `5m`. Parts from the largest
+/// unit to the smallest add up, as in `1h30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// Bytes, at least one, in `B`, `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`: `100MB`, `256MiB`. The number is whole.
+/// Bytes, a whole number of at least one. `kB` (or `KB`), `MB`, `GB` and `TB` are powers of 1000; `KiB`, `MiB`, `GiB` and `TiB`,
+/// or `K`, `M`, `G` and `T` as in dd, are powers of 1024: `100MB`, `0.5GiB`, `64K`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
+
+/// Bytes per second, as a size with or without `/s`, or as payload bits: `50MiB/s`, `100MB`, `800mbps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRate(pub u64);
 
 impl Size {
     /// The bytes as a length in memory. A size beyond the address space is the longest length.
@@ -84,26 +91,41 @@ impl FromStr for Rate {
     }
 }
 
+/// The units of a [`Span`] in microseconds, from the largest to the smallest.
+const SPAN_UNITS: [(&str, u64); 6] = [
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
 impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is not a duration; write 250ms, 30s or 5m");
-        let letters = text
-            .find(|c: char| c.is_ascii_alphabetic())
-            .ok_or_else(wrong)?;
-        let (number, unit) = text.split_at(letters);
-        let microseconds = match unit {
-            "us" => 1,
-            "ms" => 1_000,
-            "s" => 1_000_000,
-            "m" => 60_000_000,
-            "h" => 3_600_000_000,
-            _ => return Err(wrong()),
+        let wrong = || match is_number(text) {
+            true => {
+                format!("\"{text}\" has no unit; write {text}s for seconds, or {text}ms, {text}m")
+            }
+            false => format!("\"{text}\" is not a duration; write 250ms, 30s, 5m or 1h30m"),
         };
-        scaled(number, microseconds)
-            .map(|microseconds| Self(Duration::from_micros(microseconds)))
-            .ok_or_else(wrong)
+        let mut rest = text;
+        let mut units = SPAN_UNITS.iter();
+        let mut total: u64 = 0;
+        loop {
+            let (number, after) = split_number(rest);
+            let (unit, after) = split_letters(after);
+            // Each part has a smaller unit than the one before.
+            let (_, microseconds) = units.find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+            let part = scaled(number, *microseconds).ok_or_else(wrong)?;
+            total = total.checked_add(part).ok_or_else(wrong)?;
+            if after.is_empty() {
+                return Ok(Self(Duration::from_micros(total)));
+            }
+            rest = after;
+        }
     }
 }
 
@@ -111,23 +133,64 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is not a size; write 100MB, 256MiB or 1GiB");
-        let letters = text.find(|c: char| c.is_ascii_alphabetic());
-        let (number, unit) = text.split_at(letters.ok_or_else(wrong)?);
+        let wrong = || match is_number(text) {
+            true => {
+                format!("\"{text}\" has no unit; write {text}B for bytes, or {text}kB, {text}MiB")
+            }
+            false => format!("\"{text}\" is not a size; write 64kB, 100MB, 256MiB or 1GiB"),
+        };
+        let (number, unit) = split_number(text);
         let unit: u64 = match unit {
             "B" => 1,
-            "kB" => 1_000,
+            "kB" | "KB" => 1_000,
             "MB" => 1_000_000,
             "GB" => 1_000_000_000,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
+            "TB" => 1_000_000_000_000,
+            "K" | "KiB" => 1 << 10,
+            "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
+            "T" | "TiB" => 1 << 40,
             _ => return Err(wrong()),
         };
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        let size = number.checked_mul(unit).filter(|size| *size > 0);
+        let size = scaled(number, unit).filter(|size| *size > 0);
         size.map(Self).ok_or_else(wrong)
     }
+}
+
+impl FromStr for ByteRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is not a rate; write 50MiB/s, 100MB/s or 800mbps");
+        if let Ok(Rate::Bits(bits)) = text.parse() {
+            let bytes = (bits / 8.0).round();
+            // Rates below 2^53 bytes a second are exact.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "in range"
+            )]
+            let bytes = (bytes >= 1.0 && bytes < 9e15).then_some(bytes as u64);
+            return bytes.map(Self).ok_or_else(wrong);
+        }
+        let size = text.strip_suffix("/s").unwrap_or(text).parse::<Size>();
+        size.map(|Size(bytes)| Self(bytes)).map_err(|_| wrong())
+    }
+}
+
+/// Whether the text is a decimal number without a unit.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && split_number(text).1.is_empty() && scaled(text, 1_000_000_000).is_some()
+}
+
+fn split_number(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+fn split_letters(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_alphabetic());
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 /// A decimal number times a unit, when that is whole.
@@ -175,18 +238,40 @@ impl fmt::Display for Size {
     }
 }
 
+/// Reads a quantity from text. A value of another type is refused with an example.
+struct TextVisitor<T> {
+    expected: &'static str,
+    marker: PhantomData<T>,
+}
+
+impl<T: FromStr<Err = String>> de::Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
 macro_rules! deserialize_text {
-    ($($name:ident)*) => {$(
+    ($($name:ident: $expected:literal,)*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?
-                    .parse()
-                    .map_err(de::Error::custom)
+                let marker = PhantomData;
+                deserializer.deserialize_str(TextVisitor { expected: $expected, marker })
             }
         }
     )*};
 }
-deserialize_text!(Pps Span Size);
+deserialize_text!(
+    Pps: "a rate such as \"50kpps\"",
+    Span: "a duration such as \"30s\"",
+    Size: "a size such as \"64MiB\"",
+    ByteRate: "a rate such as \"50MiB/s\"",
+);
 
 macro_rules! serialize_text {
     ($($name:ident)*) => {$(
@@ -218,7 +303,9 @@ mod tests {
         assert_eq!(span("250ms"), Some(250));
         assert_eq!(span("1.5s"), Some(1500));
         assert_eq!(span("5m"), Some(300_000));
-        for wrong in ["", "30", "s", "-1s", "1 s", "1d"] {
+        assert_eq!(span("1h30m"), Some(5_400_000));
+        assert_eq!(span("1d1ms"), Some(86_400_001));
+        for wrong in ["", "30", "s", "-1s", "1 s", "1w", "30m1h", "1s1s", "1h30"] {
             assert_eq!(span(wrong), None, "{wrong}");
         }
     }
@@ -245,9 +332,43 @@ mod tests {
     fn sizes_are_exact_or_refused() {
         assert_eq!("256MiB".parse(), Ok(Size(268_435_456)));
         assert_eq!("100kB".parse(), Ok(Size(100_000)));
-        for wrong in ["", "5", "0B", "1.5MiB", "-1B", "5 MiB", "99999999999GiB"] {
+        assert_eq!("64KB".parse(), Ok(Size(64_000)));
+        assert_eq!("64K".parse(), Ok(Size(65_536)));
+        assert_eq!("0.5GiB".parse(), Ok(Size(1 << 29)));
+        for wrong in [
+            "",
+            "5",
+            "0B",
+            "0.3KiB",
+            "1.5B",
+            "-1B",
+            "5 MiB",
+            "99999999999GiB",
+        ] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn byte_rates_are_sizes_or_bits() {
+        for (text, rate) in [("50MiB/s", 50 << 20), ("1kB", 1000), ("8mbps", 1_000_000)] {
+            assert_eq!(text.parse(), Ok(ByteRate(rate)), "{text}");
+        }
+        for wrong in ["", "5", "0bps", "5kpps", "5MB/h"] {
+            assert!(wrong.parse::<ByteRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn errors_show_what_to_write() {
+        assert_eq!(
+            "120".parse::<Span>().unwrap_err(),
+            "\"120\" has no unit; write 120s for seconds, or 120ms, 120m"
+        );
+        assert_eq!(
+            "64".parse::<Size>().unwrap_err(),
+            "\"64\" has no unit; write 64B for bytes, or 64kB, 64MiB"
+        );
     }
 
     #[test]

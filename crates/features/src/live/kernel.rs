@@ -16,10 +16,8 @@ use crate::pipeline::{self, Written};
 use crate::rows::RowWriter;
 
 /// What every datapath with a program in the kernel needs.
-pub(super) const CAPABILITIES: Requirement = Requirement::Else(
-    &Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]),
-    "setcap cap_bpf,cap_net_admin,cap_perfmon+ep",
-);
+pub(super) const CAPABILITIES: Requirement =
+    Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]);
 pub(super) const REQUIREMENTS: &[Requirement] = &[CAPABILITIES];
 
 /// Where a program sees frames.

@@ -257,10 +257,7 @@ fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
 }
 
 /// What every datapath that captures with a packet socket needs.
-const CAPTURE: &[Requirement] = &[Requirement::Else(
-    &Requirement::Capabilities(&[Capability::NetRaw]),
-    "setcap cap_net_raw+ep",
-)];
+const CAPTURE: &[Requirement] = &[Requirement::Capabilities(&[Capability::NetRaw])];
 
 #[cfg(test)]
 mod tests {

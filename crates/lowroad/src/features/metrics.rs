@@ -11,6 +11,7 @@ use control::{Error, Limits};
 use features::counters::REFUSALS;
 use features::live::LiveCounters;
 use features::recording::Recorded;
+use units::socket_address;
 
 use super::model_counters::ModelCounters;
 use crate::exit::{Failure, OrFail as _};
@@ -18,7 +19,7 @@ use crate::exit::{Failure, OrFail as _};
 #[derive(Debug, Args)]
 pub(super) struct Metrics {
     /// Serve counters to Prometheus: GET /metrics
-    #[arg(long, value_name = "ADDR:PORT", requires = "metrics_token")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, requires = "metrics_token")]
     metrics: Option<SocketAddr>,
     /// Read the bearer token that Prometheus presents from this file of mode 0600
     #[arg(long, value_name = "FILE", requires = "metrics")]

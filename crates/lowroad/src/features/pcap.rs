@@ -32,7 +32,7 @@ pub(super) struct Pcap {
     captures: Vec<PathBuf>,
     /// Read the captures in this directory as a capture program writes and rotates them, in the order of their
     /// names, until SIGINT or SIGTERM
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["captures", "threads"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["captures", "threads"])]
     follow: Option<PathBuf>,
     /// Use N threads, which share the flows [default: 1, or one for each CPU from 256 MiB of captures on]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]

@@ -80,7 +80,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "RATE")]
     pacing: Option<Rate>,
     /// Mark all packets of the tests with this code point, from 0 to 63
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     dscp: Option<u8>,
     /// Send from this address, through this device, or both
     #[arg(long, value_name = "ADDR|DEVICE|ADDR%DEVICE")]

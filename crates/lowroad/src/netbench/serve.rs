@@ -27,7 +27,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Accept at most this many clients at once
-    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().clients)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().clients)]
     clients: usize,
     /// Refuse tests longer than this, including the warm-up
     #[arg(long, value_name = "DURATION", default_value_t = Span(Limits::default().duration))]

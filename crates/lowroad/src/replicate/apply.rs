@@ -35,7 +35,7 @@ pub(super) struct Apply {
     #[arg(long)]
     follow: bool,
     /// Stop at this epoch
-    #[arg(long, value_name = "NUMBER", conflicts_with = "follow")]
+    #[arg(long, value_name = "N", conflicts_with = "follow")]
     epoch: Option<u64>,
     /// Build the whole tree again, and replace the existing one with it
     #[arg(long)]
@@ -51,7 +51,7 @@ pub(super) struct Apply {
     #[arg(long, value_name = "BYTES")]
     max_bytes: Option<u64>,
     /// Refuse epochs with more names
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     max_files: Option<u64>,
     /// Apply an epoch that removes more than half of the replica's files, and more than 100
     #[arg(long)]

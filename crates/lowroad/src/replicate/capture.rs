@@ -16,7 +16,7 @@ use replicate::service::capture::{self as service, Captured, Recorder, Settings,
 use replicate::service::freezer::{Bounded, Pressure};
 use replicate::service::keep::Keep;
 use serde_json::json;
-use units::{Size, Span};
+use units::{ByteRate, Size, Span};
 
 use crate::exit::{self, Failure, OrFail as _};
 
@@ -77,10 +77,10 @@ pub(super) struct Capture {
     /// --bounded, the application is frozen when it is half full
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "64MiB")]
     ring: u32,
-    /// Read at most this much of the tree in a second when it is copied, compared or read back, as in 50MiB
+    /// Read the tree at most at this rate when it is copied, compared or read back, as in 50MiB/s
     /// [default: no limit]
-    #[arg(long, value_name = "SIZE")]
-    rate_limit: Option<Size>,
+    #[arg(long, value_name = "RATE")]
+    rate_limit: Option<ByteRate>,
     /// Keep the log at about this size, as in 10GiB: epochs older than the newest half of SIZE are folded
     /// into one [default: the log grows]
     #[arg(long, value_name = "SIZE")]
@@ -178,7 +178,7 @@ impl Capture {
                 .map(|(Size(bytes), cgroup)| Bounded { bytes, cgroup }),
             rate_limit: self
                 .rate_limit
-                .and_then(|Size(bytes)| NonZeroU64::new(bytes)),
+                .and_then(|ByteRate(bytes)| NonZeroU64::new(bytes)),
             keep: self.keep.map(|Size(bytes)| bytes),
         }
     }

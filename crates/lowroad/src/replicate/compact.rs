@@ -22,7 +22,7 @@ pub(super) struct Compact {
     folder: PathBuf,
     /// First epoch to keep [default: the last one; of a log that is being written, the last one before the
     /// current segment]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     epoch: Option<u64>,
 }
 

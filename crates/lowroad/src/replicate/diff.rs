@@ -14,10 +14,10 @@ pub(super) struct Diff {
     #[arg(value_name = "LOG")]
     folder: PathBuf,
     /// Earlier epoch
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     from: u64,
     /// Later epoch [default: the last one]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     to: Option<u64>,
 }
 

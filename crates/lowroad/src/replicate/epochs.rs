@@ -24,7 +24,7 @@ pub(super) struct Epochs {
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,
     /// List only the last epochs of those
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
 

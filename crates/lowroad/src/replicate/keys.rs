@@ -21,7 +21,7 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NAME")]
     client: Vec<String>,
     /// Validity of the certificates, in years
-    #[arg(long, value_name = "NUMBER", default_value_t = 10,
+    #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     years: u16,
     /// Also make sign.key, for `--key-file` at both ends of a broker

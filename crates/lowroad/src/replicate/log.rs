@@ -23,7 +23,7 @@ pub(super) struct Log {
     #[arg(long)]
     follow: bool,
     /// Start at this record
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     from: u64,
 }
 

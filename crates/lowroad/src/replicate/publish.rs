@@ -39,7 +39,7 @@ pub(super) struct Publish {
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Number of servers that keep a new stream
-    #[arg(long, value_name = "NUMBER", default_value_t = 3,
+    #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
     /// Maximum size of a new stream; lowroad waits while it is full

@@ -19,7 +19,7 @@ pub(super) struct Restore {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Restore this epoch [default: the last one]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     epoch: Option<u64>,
     /// Restore the last epoch that is not later than this time, as in 2026-11-28T10:15:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "epoch")]

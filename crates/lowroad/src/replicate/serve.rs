@@ -13,6 +13,7 @@ use replicate::service::serve::Settings;
 use replicate::service::{self, Progress as PartProgress};
 use replicate::ship::tcp::{Error, Files, Limits, Status};
 use serde_json::{Value, json};
+use units::socket_address;
 
 use crate::exit::{self, Failure, OrFail as _};
 
@@ -25,7 +26,7 @@ pub(super) struct Serve {
     #[arg(value_name = "LOG")]
     log: PathBuf,
     /// Listen at this address; port 0 chooses a port
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     listen: SocketAddr,
     /// Certificate of the server (PEM)
     #[arg(long, value_name = "FILE")]
@@ -37,7 +38,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE")]
     clients_ca: PathBuf,
     /// Accept at most this many replicas at once
-    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().replicas)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().replicas)]
     replicas: usize,
     /// Send records only once they are on the log's disk, so that no replica is ahead after a power loss
     #[arg(long)]

@@ -30,7 +30,7 @@ pub(super) struct Verify {
     #[arg(long, value_name = "DIR", required_unless_present = "rebuild")]
     against: Option<PathBuf>,
     /// Compare the tree of this epoch [default: the last one]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "N")]
     epoch: Option<u64>,
     /// Compare a source that a capture follows: retry files that change, for at most this long
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["epoch", "rebuild"])]
@@ -59,7 +59,7 @@ pub(super) struct Hash {
     #[arg(long, value_name = "LOG", requires = "tree")]
     like: Option<PathBuf>,
     /// Hash the log's tree of this epoch [default: the last one]
-    #[arg(long, value_name = "NUMBER", requires = "log")]
+    #[arg(long, value_name = "N", requires = "log")]
     epoch: Option<u64>,
     #[command(flatten)]
     scope: ScopeArguments,

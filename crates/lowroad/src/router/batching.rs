@@ -13,7 +13,7 @@ pub(super) struct Batching {
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// With af-xdp: let the first packet of a batch wait so long for others, as in 50us [default: 0]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION")]
     batch_wait: Option<Span>,
     /// With af-xdp: process packets on this device: see lowroad router devices
     #[arg(long, value_name = "NAME")]

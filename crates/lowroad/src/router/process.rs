@@ -16,7 +16,7 @@ use benchmarks::router::{Dataset, engine};
 use clap::{Args, ValueEnum};
 use router::engine::Function;
 use router::gpu::LaunchMode;
-use units::{Pps, Span};
+use units::{Pps, Span, socket_address};
 
 use super::batching::Fallback;
 use super::benchmark_failure;
@@ -54,10 +54,10 @@ pub(super) struct Process {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["traffic", "packets", "length", "ipv6", "seed"])]
     capture: Option<PathBuf>,
     /// Receive datagrams with a frame in each at this address; the first line prints the port chosen for 0
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     listen: Option<SocketAddr>,
     /// Send forwarded frames to this address, with the TTL decremented
-    #[arg(long, value_name = "ADDR:PORT", requires = "listen")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, requires = "listen")]
     to: Option<SocketAddr>,
     /// Write forwarded packets to this pcap file, with the TTL decremented
     #[arg(short, long, value_name = "FILE")]
@@ -69,13 +69,13 @@ pub(super) struct Process {
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
     /// Process packets from memory or a socket for this long, as in 500ms, 10s, 1m
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time)]
     duration: Duration,
     /// Have packets from memory arrive at this rate, as in 100kpps [default: as fast as they are processed]
     #[arg(long, value_name = "RATE")]
     rate: Option<Pps>,
     /// Process a partial batch once its first packet has waited so long, as in 50us [default: never]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "DURATION", value_parser = time)]
     batch_wait: Option<Duration>,
     /// Change N routes a second meanwhile: each is withdrawn, then announced again
     #[arg(long, value_name = "N")]

@@ -67,6 +67,8 @@ pub enum Error {
     Invalid(#[from] Invalid),
     #[error("{target}: {cause}")]
     Unreachable { target: String, cause: io::Error },
+    #[error("no netbench server at {0}; start one there: lowroad netbench serve --listen {0}")]
+    NoServer(SocketAddr),
     #[error("{0} is not an address: write HOST or HOST:PORT")]
     Target(String),
     #[error("{0} is a link-local address: name its device as well, as fe80::1%eth0 does")]
@@ -132,6 +134,7 @@ impl Classify for Error {
             | Self::Declined { later: false, .. } => ErrorClass::Input,
             Self::Missing { .. } => ErrorClass::Missing,
             Self::Unreachable { .. }
+            | Self::NoServer(_)
             | Self::Busy { .. }
             | Self::Lost { .. }
             | Self::Declined { later: true, .. }
@@ -212,6 +215,9 @@ impl Target {
         for at in self.addresses()? {
             match self.connect(at) {
                 Ok(stream) => return Session::over(stream, at, self),
+                Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => {
+                    failed = Error::NoServer(at);
+                }
                 Err(cause) => {
                     let target = at.to_string();
                     failed = Error::Unreachable { target, cause };

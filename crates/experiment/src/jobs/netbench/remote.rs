@@ -43,7 +43,7 @@ impl RemoteServer {
 
     fn remedy(&self, name: &str, error: &client::Error) -> String {
         match error {
-            client::Error::Unreachable { .. } => self.serve(),
+            client::Error::Unreachable { .. } | client::Error::NoServer(_) => self.serve(),
             client::Error::Target(_) | client::Error::Stranger(_) => {
                 format!("write agent = \"{SCHEME}HOST:PORT\" of a server under [host.{name}]")
             }

@@ -30,6 +30,12 @@ fn client_and_server_errors() {
             failed("box: full"),
         ),
         (
+            Error::NoServer(address).into(),
+            failed(
+                "no netbench server at 127.0.0.1:7411; start one there: lowroad netbench serve --listen 127.0.0.1:7411",
+            ),
+        ),
+        (
             Error::Target(target.clone()).into(),
             input("box is not an address: write HOST or HOST:PORT"),
         ),

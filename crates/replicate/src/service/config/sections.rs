@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use control::config::Spanned;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
-use units::{Size, Span};
+use units::{ByteRate, Size, Span};
 
 use crate::apply::Options;
 use crate::capture::Options as Following;
@@ -58,7 +58,7 @@ pub(super) struct Capture {
     ring: Option<Spanned<Size>>,
     bounded: Option<Spanned<Size>>,
     cgroup: Option<Spanned<PathBuf>>,
-    rate_limit: Option<Size>,
+    rate_limit: Option<ByteRate>,
     keep: Option<Size>,
 }
 
@@ -203,7 +203,7 @@ impl Section for Capture {
                 }),
             rate_limit: self
                 .rate_limit
-                .and_then(|Size(bytes)| NonZeroU64::new(bytes)),
+                .and_then(|ByteRate(bytes)| NonZeroU64::new(bytes)),
             keep: self.keep.map(|Size(bytes)| bytes),
         })
     }

@@ -20,6 +20,8 @@ const YEAR: u64 = 31_556_952;
 pub enum KeysError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
+    #[error("{0} exists already; choose another folder, or remove the file")]
+    Exists(PathBuf),
     #[error(
         "{0}: no name for a certificate: letters, digits, dots and hyphens, neither ca nor server"
     )]
@@ -31,7 +33,7 @@ pub enum KeysError {
 impl Classify for KeysError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Name(_) | Self::Certificate { .. } => ErrorClass::Input,
+            Self::Name(_) | Self::Exists(_) | Self::Certificate { .. } => ErrorClass::Input,
             Self::Io { .. } => ErrorClass::Failed,
         }
     }
@@ -171,9 +173,12 @@ fn write_new(path: &Path, mode: u32, text: &str) -> io::Result<()> {
 }
 
 fn at(path: &Path) -> impl Fn(io::Error) -> KeysError {
-    move |source| KeysError::Io {
-        path: path.to_owned(),
-        source,
+    move |source| {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::AlreadyExists => KeysError::Exists(path),
+            _ => KeysError::Io { path, source },
+        }
     }
 }
 

@@ -25,13 +25,13 @@ Run lowroad COMMAND --help for details.
 #[derive(Debug, Parser)]
 #[command(name = "lowroad", version, max_term_width = 100)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
     /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,6 +14,7 @@ use crate::exit::Failure;
 
 /// How packets become flows.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Flows")]
 pub(super) struct Extraction {
     /// End a flow after this long without a packet
     #[arg(long, value_name = "DURATION", default_value = "120s")]

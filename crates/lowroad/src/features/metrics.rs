@@ -17,6 +17,7 @@ use super::model_counters::ModelCounters;
 use crate::exit::{Failure, OrFail as _};
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Metrics")]
 pub(super) struct Metrics {
     /// Serve counters to Prometheus: GET /metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, requires = "metrics_token")]

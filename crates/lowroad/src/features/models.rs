@@ -19,6 +19,7 @@ use super::output::Output;
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Models")]
 pub(super) struct Models {
     /// Classify flows in the kernel with this model, and apply its actions to their packets; replace the
     /// file to use another one

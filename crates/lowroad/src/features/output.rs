@@ -20,6 +20,7 @@ use crate::exit::{self, Failure};
 pub(super) const DEFAULT_SCHEMA: &str = "flow.v1";
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
 pub(super) struct Output {
     /// Write the columns of this schema [default: flow.v1, or a model's]; `lowroad features schema` lists the
     /// schemas

@@ -13,6 +13,7 @@ use super::output::{self, Output};
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Packets to a capture")]
 pub(super) struct PcapOut {
     /// Write the packets of the rows to a pcap file as well, or - for standard output
     #[arg(long, value_name = "FILE")]

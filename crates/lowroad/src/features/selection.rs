@@ -9,6 +9,7 @@ use crate::exit::Failure;
 
 /// Which packets make rows.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Filters")]
 pub(super) struct SelectionArguments {
     /// Keep only packets that match this tcpdump filter: 'tcp and dst port 443'
     #[arg(long, value_name = "EXPRESSION")]

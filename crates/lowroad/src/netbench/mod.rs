@@ -13,7 +13,7 @@ use crate::exit::Failure;
 
 /// Measure what a network path costs: throughput, transactions, loss
 #[derive(Debug, Args)]
-#[command(before_help = "Examples:
+#[command(after_help = "Examples:
   lowroad netbench serve --listen 0.0.0.0:7411 --token-file token
   lowroad netbench run server.example --test tcp_rr,udp_rr --duration 10s --token-file token")]
 pub(crate) struct Arguments {

@@ -25,7 +25,7 @@ use crate::exit::Failure;
 
 /// Record what a program does to its files, as it does it
 #[derive(Debug, Args)]
-#[command(before_help = "Examples:
+#[command(after_help = "Examples:
   sudo lowroad replicate capture --tree /srv/app --to /var/lib/lowroad/app
   lowroad replicate log /var/lib/lowroad/app --follow
   sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow

@@ -6,6 +6,7 @@ use clap::Args;
 use replicate::service::publish::Broker;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "NATS")]
 pub(super) struct Connect {
     /// NATS credentials: a .creds file, or a file with the seed of an NKEY
     #[arg(long, value_name = "FILE")]

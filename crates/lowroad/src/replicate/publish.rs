@@ -27,8 +27,6 @@ pub(super) struct Publish {
     /// created if necessary
     #[arg(long, value_name = "URL")]
     to: String,
-    #[command(flatten)]
-    connect: Connect,
     /// Encrypt, and accept servers' certificates of this authority (PEM)
     #[arg(long, value_name = "FILE")]
     server_ca: Option<PathBuf>,
@@ -51,6 +49,8 @@ pub(super) struct Publish {
     /// Publish records only once they are on the log's disk, so that no receiver is ahead after a power loss
     #[arg(long)]
     synced: bool,
+    #[command(flatten)]
+    connect: Connect,
 }
 
 impl Publish {

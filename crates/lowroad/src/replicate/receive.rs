@@ -43,6 +43,7 @@ pub(super) struct Receive {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "TLS")]
 struct Tls {
     /// Certificate of this replica (PEM)
     #[arg(long, value_name = "FILE")]

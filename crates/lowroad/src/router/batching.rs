@@ -8,6 +8,7 @@ use crate::exit::Failure;
 
 #[derive(Debug, Args)]
 #[group(id = "batches", multiple = true)]
+#[command(next_help_heading = "Batches")]
 pub(super) struct Batching {
     /// With af-xdp: process at most N packets together [default: 256]
     #[arg(long, value_name = "N")]

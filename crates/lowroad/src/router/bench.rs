@@ -24,8 +24,6 @@ use crate::exit::{self, Failure, OrFail as _};
 pub(super) struct Bench {
     /// Table image, in place of --rib and --rules
     image: Option<PathBuf>,
-    #[command(flatten)]
-    inputs: Inputs,
     /// Use fewer keys and rounds
     #[arg(long)]
     quick: bool,
@@ -44,6 +42,8 @@ pub(super) struct Bench {
     /// Write the results as an SVG image, too
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: Inputs,
 }
 
 impl Bench {

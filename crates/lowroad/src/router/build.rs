@@ -12,13 +12,13 @@ use crate::exit::{self, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct Build {
+    /// Write the table image here; without it, only print the report
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
     #[command(flatten)]
     options: TableOptions,
-    /// Write the table image here; without it, only print the report
-    #[arg(long, short, value_name = "FILE")]
-    out: Option<PathBuf>,
 }
 
 impl Build {

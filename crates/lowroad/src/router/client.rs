@@ -22,13 +22,13 @@ pub(super) struct ControlSocket {
 
 #[derive(Debug, Args)]
 pub(super) struct Routes {
-    #[command(flatten)]
-    socket: ControlSocket,
     /// List only the route that packets to this address take
     address: Option<IpAddr>,
     /// List at most N routes
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    #[command(flatten)]
+    socket: ControlSocket,
 }
 
 impl Routes {

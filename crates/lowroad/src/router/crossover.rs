@@ -27,12 +27,6 @@ use crate::exit::{self, Failure, OrFail as _};
 pub(super) struct Crossover {
     /// Table image, in place of --rib and --rules
     image: Option<PathBuf>,
-    #[command(flatten)]
-    inputs: Inputs,
-    #[command(flatten)]
-    cpu: CpuEngine,
-    #[command(flatten)]
-    device: Device,
     /// Route packets (lpm), filter them (acl), or both [default: what there are routes and rules for]
     #[arg(long, value_name = "lpm|acl|both")]
     function: Option<Function>,
@@ -42,6 +36,12 @@ pub(super) struct Crossover {
     /// Measure also with only the first N rules of each family, for each N
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     first_rules: Vec<u32>,
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    cpu: CpuEngine,
+    #[command(flatten)]
+    device: Device,
     #[command(flatten)]
     packets: Packets,
 }

@@ -12,6 +12,7 @@ use super::engine::named;
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Device")]
 pub(super) struct Device {
     /// Process packets on this device: see lowroad router devices
     #[arg(long, value_name = "NAME")]

@@ -19,19 +19,19 @@ use crate::exit::{self, Failure, OrFail as _};
 pub(super) struct Diff {
     /// Table image, in place of --rib and --rules
     image: Option<PathBuf>,
-    #[command(flatten)]
-    source: TableSource,
     /// Second table image, or file of routes or rules as the first may be too: list the differences from the first one
     #[arg(requires = "image")]
     new: Option<PathBuf>,
     /// Check rules with N five-tuples [default: about a second of them]
     #[arg(long, value_name = "N", conflicts_with = "new", value_parser = clap::value_parser!(u32).range(1..))]
     keys: Option<u32>,
-    #[command(flatten)]
-    device: Device,
     /// Random seed
     #[arg(long, default_value = "1", conflicts_with = "new")]
     seed: u64,
+    #[command(flatten)]
+    source: TableSource,
+    #[command(flatten)]
+    device: Device,
 }
 
 impl Diff {

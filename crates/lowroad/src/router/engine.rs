@@ -9,6 +9,7 @@ use router::cpu::Options;
 use crate::exit::Failure;
 
 #[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Lookup tables")]
 pub(super) struct CpuEngine {
     /// Width of an entry of the IPv4 table
     #[arg(long, value_parser = layout4(), default_value = "mixed", value_name = "LAYOUT")]

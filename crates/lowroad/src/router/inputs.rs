@@ -13,6 +13,7 @@ use router::rules::{self, NoteKind, RuleSet};
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Routes and rules")]
 pub(super) struct Inputs {
     /// Routes: a file, packed or plain, - for standard input, or kernel for what `ip route` lists here
     #[arg(long, value_name = "FILE")]

@@ -26,7 +26,7 @@ use client::{ControlSocket, Request};
 
 /// Route and filter packets by the tables that you have
 #[derive(Debug, Args)]
-#[command(before_help = "Examples:
+#[command(after_help = "Examples:
   ip -json route show table all | lowroad router build --rib - -o table.lrt
   lowroad router explain table.lrt '10.0.0.1:5000 -> 192.0.2.7:80/udp'
   lowroad router process --rib rib.bz2 --spread 200 --traffic zipf

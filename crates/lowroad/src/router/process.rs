@@ -35,12 +35,6 @@ pub(super) use traffic::Packets;
 pub(super) struct Process {
     /// Table image, in place of --rib and --rules
     image: Option<PathBuf>,
-    #[command(flatten)]
-    inputs: Inputs,
-    #[command(flatten)]
-    cpu: CpuEngine,
-    #[command(flatten)]
-    device: Device,
     /// Continue with these if the device fails, or refuses tables or kernels [default: stop]
     #[arg(long, value_enum, requires = "device")]
     fallback: Option<Fallback>,
@@ -83,6 +77,12 @@ pub(super) struct Process {
     /// Have the device time up to 32 more batches afterwards: copies, kernels, and how much they overlap
     #[arg(long, requires = "device")]
     timeline: bool,
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    cpu: CpuEngine,
+    #[command(flatten)]
+    device: Device,
     #[command(flatten)]
     packets: Packets,
 }

@@ -44,8 +44,6 @@ pub(super) struct Run {
     /// With af-xdp: use N threads, each with a queue of every interface [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    #[command(flatten)]
-    batching: Batching,
     /// Use the routes and rules of this table image, in place of the kernel's routes
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
@@ -58,6 +56,8 @@ pub(super) struct Run {
     /// Validate configuration, table image and rules, and exit
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    batching: Batching,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

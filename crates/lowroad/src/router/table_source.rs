@@ -24,6 +24,7 @@ pub(super) struct TableSource {
 
 /// How tables are built.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Routes and rules")]
 pub(super) struct TableOptions {
     /// Width of an entry of the IPv4 table [default: by the number of next hops]
     #[arg(long, value_parser = layout4(), requires = "rib")]

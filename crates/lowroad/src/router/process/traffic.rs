@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use router::traffic::Pattern;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Packets")]
 pub(in crate::router) struct Packets {
     /// Generate packets in this way [default: per-prefix, or rules if there are no routes]
     #[arg(long, value_enum)]

@@ -22,7 +22,7 @@ fn the_relay_page_lists_the_datapaths_there_are() {
 
 #[test]
 fn the_features_page_lists_what_there_is() {
-    const FEATURES: &str = include_str!("../../../../docs/src/features.md");
+    const FEATURES: &str = include_str!("../../../../docs/src/features-live.md");
     const SCHEMAS: &str = include_str!("../../../../docs/src/features-schemas.md");
     let datapaths = features::live::datapaths();
     let datapaths = datapaths.iter().map(|datapath| (FEATURES, datapath.name()));

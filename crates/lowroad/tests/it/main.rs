@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bench;
+mod book;
 mod capture_inputs;
 mod cli;
 mod datagrams;

@@ -435,7 +435,10 @@ mod tests {
 
     #[test]
     fn the_book_lists_the_metrics_there_are() {
-        const BOOK: &str = include_str!("../../../../docs/src/metrics.md");
+        const BOOK: &str = concat!(
+            include_str!("../../../../docs/src/metrics.md"),
+            include_str!("../../../../docs/src/metrics-replicate.md")
+        );
         let page = collect(&parts()).encode(Format::Prometheus);
         let page = Page::read(&page, Syntax::Prometheus).unwrap();
         page.assert_documented(BOOK);

@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 
 use test_support::exposition::{Page, Sample};
 
-/// The page of the book that lists all metrics.
-pub(crate) const BOOK: &str = include_str!("../../../../../docs/src/metrics.md");
+/// The pages of the book that list all metrics.
+pub(crate) const BOOK: &str = concat!(
+    include_str!("../../../../../docs/src/metrics.md"),
+    include_str!("../../../../../docs/src/metrics-replicate.md")
+);
 const TOKEN: &str = "correct-horse-battery-staple";
 /// What curl accepts, and what Prometheus 3 does.
 const ACCEPT: [&str; 2] = [

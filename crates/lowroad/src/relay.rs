@@ -40,6 +40,7 @@ pub(crate) struct Arguments {
 enum Verb {
     /// Relay the streams of a configuration file, until SIGINT or SIGTERM; SIGHUP reads the file again
     Serve {
+        /// Configuration file, in TOML
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
         /// Validate the file and exit

@@ -112,8 +112,9 @@ pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<S
             1 => String::new(),
             _ => format!("; {}", row.load),
         };
+        let disturbed = mostly_disturbed(analysis.record);
         format!(
-            " ({} CI {ends}, n={}{other}{load})",
+            " ({} CI {ends}, n={}{other}{load}{disturbed})",
             percent(interval.confidence),
             all.n
         )
@@ -128,6 +129,17 @@ pub(crate) fn headline(analysis: &Analysis<'_>, question: &Question) -> Option<S
         .replace("{ratio}", &factor(all.effect))
         .replace("{difference}", &difference);
     Some(format!("{text}{interval}."))
+}
+
+/// A reader who sees the headline alone has to know that most trials shared the machine with other work.
+fn mostly_disturbed(record: &Record) -> String {
+    let Disturbance {
+        disturbed, trials, ..
+    } = Disturbance::of(record);
+    match 2 * disturbed > trials {
+        true => format!("; {disturbed} of {trials} trials were disturbed"),
+        false => String::new(),
+    }
 }
 
 /// For what the claims hold: for no other machine, and for no other time.

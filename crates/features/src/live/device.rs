@@ -55,10 +55,7 @@ impl Device {
     pub fn check(&self, datapath: &dyn Datapath<Features>) -> Result<&'static str, Missing> {
         datapath.check()?;
         let name = datapath.name();
-        fits(name, &self.link)?;
-        if needs_native(name) {
-            self.native()?;
-        }
+        self.fits(name)?;
         Ok(match name {
             "xdp-ringbuf" | "xdp-flow" => "native",
             "xdp-generic" => "generic",
@@ -66,6 +63,14 @@ impl Device {
             "af-xdp" => "copy",
             _ => "packet socket",
         })
+    }
+
+    fn fits(&self, datapath: &str) -> Result<(), Missing> {
+        fits(datapath, &self.link)?;
+        match needs_native(datapath) {
+            true => self.native(),
+            false => Ok(()),
+        }
     }
 
     /// A driver of which nothing is known may have it: whoever starts tries. The loopback never does.
@@ -77,8 +82,8 @@ impl Device {
             return Ok(());
         }
         Err(Missing::new(
-            "its driver reports no native XDP",
-            "xdp-generic and tc-flow do without",
+            "its driver has no native XDP",
+            "xdp-generic and tc-flow work on any device",
         ))
     }
 
@@ -109,11 +114,12 @@ fn needs_native(datapath: &str) -> bool {
     matches!(datapath, "xdp-ringbuf" | "xdp-flow" | "af-xdp")
 }
 
-/// Refuses a device whose frames a datapath cannot take, whatever its driver can do.
+/// Refuses a device whose frames a datapath cannot take.
 pub(super) fn check_plan(datapath: &str, plan: &Plan) -> Result<(), Error> {
     let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(plan.ifindex));
-    let link = link.map_err(|error| Error::failed(plan.interface.clone(), error))?;
-    fits(datapath, &link).map_err(|missing| {
+    let device = link.and_then(Device::of);
+    let device = device.map_err(|error| Error::failed(plan.interface.clone(), error))?;
+    device.fits(datapath).map_err(|missing| {
         let what = format!("{}: {}", plan.interface, missing.what);
         Missing::new(what, missing.remedy).into()
     })

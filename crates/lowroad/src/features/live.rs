@@ -370,9 +370,11 @@ impl Session {
             .update(counters, self.models.update(), recorded);
     }
 
-    /// Tells the service manager once that the run has begun.
+    /// Says once that the capture has begun: in a line on standard error, because rows may go to standard output, and to
+    /// the service manager.
     fn notify_ready(&mut self) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.is_ready, true) {
+            eprintln!("ready");
             control::ready::notify().context("notifying the service manager")?;
         }
         Ok(())

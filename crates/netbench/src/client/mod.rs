@@ -69,6 +69,8 @@ pub enum Error {
     Unreachable { target: String, cause: io::Error },
     #[error("no netbench server at {0}; start one there: lowroad netbench serve --listen {0}")]
     NoServer(SocketAddr),
+    #[error("cannot resolve {host}: {cause}")]
+    Resolve { host: String, cause: io::Error },
     #[error("{0} is not an address: write HOST or HOST:PORT")]
     Target(String),
     #[error("{0} is a link-local address: name its device as well, as fe80::1%eth0 does")]
@@ -134,6 +136,7 @@ impl Classify for Error {
             | Self::Declined { later: false, .. } => ErrorClass::Input,
             Self::Missing { .. } => ErrorClass::Missing,
             Self::Unreachable { .. }
+            | Self::Resolve { .. }
             | Self::NoServer(_)
             | Self::Busy { .. }
             | Self::Lost { .. }
@@ -303,15 +306,15 @@ pub struct Session {
 /// `[ADDRESS]:PORT`; a link-local address names its device as well, as `fe80::1%eth0` does.
 ///
 /// # Errors
-/// [`Error::Target`]; [`Error::Unreachable`] for an unknown name.
+/// [`Error::Target`]; [`Error::Resolve`] for an unknown name.
 pub fn resolve(target: &str) -> Result<Vec<SocketAddr>, Error> {
     let wrong = || Error::Target(target.to_owned());
     let host = host_and_port(target).ok_or_else(wrong)?;
     check_scope(target, host.0)?;
     let found = host.to_socket_addrs().map_err(|cause| match cause.kind() {
         io::ErrorKind::InvalidInput => wrong(),
-        _ => Error::Unreachable {
-            target: target.to_owned(),
+        _ => Error::Resolve {
+            host: host.0.to_owned(),
             cause,
         },
     })?;

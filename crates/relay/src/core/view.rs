@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use control::metrics::MetricSet;
 use datapath::Detachment;
-use netdev::{NextHop, UnresolvedReason};
+use netdev::{Netlink, NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
 use super::instance::Counts;
@@ -211,11 +211,12 @@ fn refusal(
             Some(format!("no route to {}", subscriber.spec.to.ip()))
         }
         (NextHop::Unresolved(UnresolvedReason::LinkDown { ifindex }), _) => {
-            Some(format!("its interface (index {ifindex}) is down or gone"))
+            Some(format!("{} is down or gone", interface_name(*ifindex)))
         }
         (NextHop::Unresolved(UnresolvedReason::NoNeighbour { ifindex, gateway }), _) => {
+            let device = interface_name(*ifindex);
             Some(format!(
-                "no neighbour entry for {gateway} on interface {ifindex}; asking for it since {since} s"
+                "no neighbour entry for {gateway} on {device}; resolving it for {since} s"
             ))
         }
         (NextHop::Unresolved(UnresolvedReason::Local), Some(_)) => {
@@ -227,6 +228,12 @@ fn refusal(
         (_, Some(fast)) => fast.slow_reason(stream.id, subscriber.id),
         (_, None) => None,
     }
+}
+
+/// The name of a device, or its index if it is gone.
+fn interface_name(ifindex: u32) -> String {
+    let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(ifindex));
+    link.map_or_else(|_| format!("interface {ifindex}"), |link| link.name)
 }
 
 /// What copies were lost although the way is open.

@@ -49,14 +49,12 @@ fn a_neighbour_that_does_not_answer_is_explained() {
     }
     for datapath in DATAPATHS {
         let rig = Rig::new(None);
-        let out1 = rig.relay.index("out1");
         let silent = vec![subscriber("silent", "10.91.1.77:6000")];
         let core = rig.serve(vec![stream(datapath, INGEST, silent)]);
         send(&rig, 100);
         let said = await_explanation(&core, |it| dropped(it, DropReason::NoNeighbour));
-        let reason =
-            format!("no neighbour entry for 10.91.1.77 on interface {out1}; asking for it");
-        assert!(said.contains(&reason), "{datapath}: {said}");
+        let reason = "no neighbour entry for 10.91.1.77 on out1; resolving it for";
+        assert!(said.contains(reason), "{datapath}: {said}");
         assert!(
             said.contains("(drops.no_neighbour 1)"),
             "{datapath}: {said}"

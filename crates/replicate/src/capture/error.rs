@@ -49,7 +49,7 @@ pub enum Error {
         event: &'static str,
         why: &'static str,
     },
-    #[error("{format} tells nothing of stores through shared mappings")]
+    #[error("{format} does not report stores through shared mappings")]
     Silent { format: &'static str },
     #[error("reading {file} of {}: {cause}", .path.display())]
     Read {

@@ -337,7 +337,7 @@ fn capture_and_coverage_errors() {
         (
             Error::Silent { format: "XFS" }.into(),
             missing(
-                "capture  XFS tells nothing of stores through shared mappings  --allow mmap: files that are mapped are read before each epoch, and each second",
+                "capture  XFS does not report stores through shared mappings  --allow mmap: files that are mapped are read before each epoch, and each second",
             ),
         ),
         (

@@ -276,7 +276,7 @@ impl Run<'_> {
     }
 
     fn decide(&mut self, name: &str, rule: &Rule, decision: &Decision, depth: usize) -> Inner {
-        let at = |run: &Self| format!("rule {} of {}", rule.handle, run.at.name(name));
+        let at = |run: &Self| format!("rule handle {} of {}", rule.handle, run.at.name(name));
         match decision {
             Decision::Accept => self.possible.accepts = true,
             Decision::Drop => {
@@ -322,7 +322,7 @@ impl Run<'_> {
                 let chain = self.at.name(name);
                 let handle = rule.handle;
                 self.possible
-                    .kernel(|| format!("rule {handle} of {chain} {effect}"));
+                    .kernel(|| format!("rule handle {handle} of {chain} {effect}"));
             }
             if registers.matches == Truth::False {
                 return Vec::new();

@@ -55,3 +55,4 @@ mod router_topology;
 mod scan;
 mod scrape;
 mod selection;
+mod service_units;

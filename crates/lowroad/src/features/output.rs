@@ -168,7 +168,7 @@ impl Output {
             Some(("nats", server)) => {
                 let login = self.nats_login.as_deref().map(read_login).transpose()?;
                 Box::new(NatsSink::connect(server, login.as_deref(), mode)?)
-            },
+            }
             Some(("kafka", broker)) => Box::new(KafkaSink::connect(broker, mode)?),
             Some((scheme, _)) => {
                 let known = "ipfix+udp, ipfix+tcp, nats and kafka";
@@ -210,7 +210,9 @@ fn read_login(path: &Path) -> Result<String, Failure> {
     let text = process::secret::read(path).map_err(|error| refuse(&error.to_string()))?;
     let login = text.lines().next().unwrap_or_default().trim();
     match login {
-        "" => Err(refuse("the first line is empty; write USER:PASSWORD or a token")),
+        "" => Err(refuse(
+            "the first line is empty; write USER:PASSWORD or a token",
+        )),
         login => Ok(login.to_owned()),
     }
 }

@@ -56,5 +56,6 @@ mod router_table;
 mod router_topology;
 mod scan;
 mod scrape;
+mod secrets;
 mod selection;
 mod service_units;

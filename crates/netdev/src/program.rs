@@ -22,9 +22,9 @@ const OWN: [&str; 8] = [
 /// More programs than one attachment point takes (`BPF_MPROG_MAX`, `BPF_CGROUP_MAX_PROGS`).
 const MAX_PROGRAMS: u32 = 64;
 
-/// The ids of the programs that this process attaches. The kernel tells the name of a program by its id only to those who have
-/// `CAP_SYS_ADMIN`, which a service does not have.
-static ATTACHED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The ids of the programs of this project that this process attaches. The kernel tells the name of a program by its id only
+/// to those who have `CAP_SYS_ADMIN`, which a service does not have.
+static OWN_IDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The ids of the programs at an attachment point: of the device or the cgroup `target`.
 ///
@@ -65,7 +65,10 @@ pub(crate) fn name(id: u32) -> Option<String> {
     }
     // SAFETY: the descriptor was just made, and has no other owner.
     let program = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    let info = info(program.as_fd())?;
+    name_in(&info(program.as_fd())?)
+}
+
+fn name_in(info: &libbpf_sys::bpf_prog_info) -> Option<String> {
     let bytes = info.name.map(|character| character.to_ne_bytes()[0]);
     let name = CStr::from_bytes_until_nul(&bytes).ok()?;
     Some(name.to_string_lossy().into_owned())
@@ -84,15 +87,18 @@ fn info(program: BorrowedFd<'_>) -> Option<libbpf_sys::bpf_prog_info> {
 
 /// Remembers a program that this process is about to attach.
 pub(crate) fn remember(program: BorrowedFd<'_>) {
-    if let Some(info) = info(program) {
-        let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(info) = info(program) else {
+        return;
+    };
+    if name_in(&info).is_some_and(|name| OWN.contains(&name.as_str())) {
+        let mut attached = OWN_IDS.lock().unwrap_or_else(PoisonError::into_inner);
         attached.insert(info.id);
     }
 }
 
 /// Whether a program is one of this project: this process attached it, or its name says so.
 pub(crate) fn is_own(id: u32) -> bool {
-    let attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let attached = OWN_IDS.lock().unwrap_or_else(PoisonError::into_inner);
     let is_attached = attached.contains(&id);
     drop(attached);
     is_attached || name(id).is_some_and(|name| OWN.contains(&name.as_str()))

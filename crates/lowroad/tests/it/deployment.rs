@@ -69,6 +69,11 @@ fn values<'a>(value: &'a Value, key: &str) -> Vec<&'a Value> {
     }
 }
 
+/// An argument, with the variable that Kubernetes replaces.
+fn argument_in(text: &str) -> String {
+    text.replace("$(NODE_ADDRESS)", "192.0.2.1")
+}
+
 fn assert_relay_configuration(text: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("relay.toml");
@@ -104,7 +109,7 @@ fn examples_run_lowroad_with_arguments_that_it_has() {
                 let arguments = arguments.as_array().unwrap().iter();
                 // Arguments before `--help` are parsed and refused as usual.
                 let output = Command::new(env!("CARGO_BIN_EXE_lowroad"))
-                    .args(arguments.map(|argument| argument.as_str().unwrap()))
+                    .args(arguments.map(|argument| argument_in(argument.as_str().unwrap())))
                     .arg("--help")
                     .output()
                     .unwrap();
@@ -126,7 +131,10 @@ fn workflows_run_commands_that_exist() {
     for path in files(".github", &[".yml"]) {
         for document in documents(&path) {
             for run in values(&document["jobs"], "run") {
-                let run = run.as_str().unwrap();
+                let run = run
+                    .as_str()
+                    .unwrap()
+                    .replace("${{ matrix.crate }}", "CRATE");
                 let words: Vec<_> = run.split(' ').collect();
                 match words[..] {
                     ["./test", _] => {}

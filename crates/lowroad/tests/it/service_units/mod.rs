@@ -133,8 +133,9 @@ impl Machine {
         loop {
             let child = fs::read_to_string(&children).unwrap_or_default();
             let child = child.trim();
+            let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
             let socket = format!("/proc/{child}/root/run/systemd/private");
-            if !child.is_empty() && Path::new(&socket).exists() {
+            if name.trim() == "systemd" && Path::new(&socket).exists() {
                 return child.to_owned();
             }
             let ended = self.unshare.try_wait().unwrap();

@@ -118,22 +118,20 @@ fn dashboards_show_metrics_that_exist() {
 
 #[test]
 fn alerts_are_about_metrics_that_exist() {
-    let (mut expression, mut count) = (String::new(), 0);
-    for line in ALERTS.lines() {
-        let text = line.trim();
+    let (mut open, mut count) = (None::<String>, 0);
+    for text in ALERTS.lines().map(str::trim) {
         if let Some(start) = text.strip_prefix("expr:") {
-            expression = start.trim_start_matches(" >-").trim().to_owned();
-        } else if ["for:", "labels:"].iter().any(|key| text.starts_with(key)) {
-            count += usize::from(!expression.is_empty());
-            let labels = match expression.is_empty() {
-                true => continue,
-                false => labels_of(&expression),
+            open = Some(start.trim_start_matches(" >-").trim().to_owned());
+        } else if text.starts_with("for:") || text.starts_with("labels:") {
+            let Some(expression) = open.take() else {
+                continue;
             };
+            let labels = labels_of(&expression);
             for label in used_labels(&expression) {
                 assert!(labels.contains(label), "{label}: {expression}");
             }
-            expression.clear();
-        } else if !expression.is_empty() || line.starts_with("          ") {
+            count += 1;
+        } else if let Some(expression) = &mut open {
             expression.push(' ');
             expression.push_str(text);
         }

@@ -6,10 +6,10 @@ packages_to() {
 	case $1 in
 	build) echo gcc libc6-dev make pkg-config clang libelf-dev ca-certificates curl git ;;
 	run) echo iproute2 ffmpeg runc ;;
-	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables ipvsadm runc iputils-ping ethtool procps traceroute e2fsprogs sqlite3 xfsprogs btrfs-progs postgresql redis-server strace pocl-opencl-icd ocl-icd-libopencl1 ;;
+	test) echo clang-format g++ python3-venv qemu-system-x86 busybox-static iproute2 ffmpeg tcpdump tshark nats-server nfdump pmacct bird2 frr iptables nftables ipvsadm runc iputils-ping ethtool procps traceroute e2fsprogs sqlite3 xfsprogs btrfs-progs postgresql redis-server strace pocl-opencl-icd ocl-icd-libopencl1 systemd python3-yaml ;;
 	full)
 		echo chromium fonts-dejavu-core rtpengine-daemon nginx-light libnginx-mod-stream socat
-		echo libdpdk-dev
+		echo libdpdk-dev prometheus
 		echo inotify-tools bindfs python3-flask
 		echo fio python3-lmdb mariadb-server-core mariadb-client-core
 		echo iperf3 nuttcp sockperf podman

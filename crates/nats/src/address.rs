@@ -72,19 +72,25 @@ impl std::fmt::Debug for Identity {
 pub fn parse_authority(authority: &str) -> (Identity, Vec<String>) {
     let (identity, servers) = match authority.rsplit_once('@') {
         None => (Identity::Anonymous, authority),
-        Some((user, servers)) => match user.split_once(':') {
-            Some((user, password)) => (Identity::User(user.into(), password.into()), servers),
-            None => (Identity::Token(user.into()), servers),
-        },
+        Some((login, servers)) => (parse_login(login), servers),
     };
     let servers = servers.split(',').filter(|server| !server.is_empty());
     (identity, servers.map(with_port).collect())
 }
 
-fn without_secrets(text: &str) -> String {
+/// An address as it may be shown: without what precedes the servers.
+pub fn without_secrets(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, rest)) => format!("…@{rest}"),
         None => text.to_owned(),
+    }
+}
+
+/// A login: `USER:PASSWORD`, or a token.
+pub fn parse_login(text: &str) -> Identity {
+    match text.split_once(':') {
+        Some((user, password)) => Identity::User(user.into(), password.into()),
+        None => Identity::Token(text.into()),
     }
 }
 

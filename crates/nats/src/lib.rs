@@ -12,7 +12,7 @@ mod wire;
 
 use std::io;
 
-pub use address::{Address, BadAddress, Identity, parse_authority};
+pub use address::{Address, BadAddress, Identity, parse_authority, parse_login, without_secrets};
 pub use client::{Client, Options, unique_id};
 pub use credentials::Credentials;
 pub use jetstream::{Api, Delivery, OrderedConsumer, StoredMessage, Stream, parse_response};

@@ -1,12 +1,11 @@
 //! A secret that both ends know. Each proves to the other that it knows it without sending it, and authenticates its
 //! messages by it.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use datapath::{Classify, ErrorClass};
+use process::secret;
 
 /// The size of the server's challenge, in bytes.
 pub(crate) const CHALLENGE: usize = 32;
@@ -25,8 +24,6 @@ pub struct Token([u8; 32]);
 pub enum TokenError {
     #[error("{}: {cause}", .path.display())]
     Io { path: PathBuf, cause: io::Error },
-    #[error("{}: others can read the token; chmod 600 it", .0.display())]
-    Open(PathBuf),
     #[error("{}: a token has at least {MIN_LENGTH} characters", .0.display())]
     Short(PathBuf),
 }
@@ -38,19 +35,15 @@ impl Classify for TokenError {
 }
 
 impl Token {
-    /// From a file that only its owner can read: its first line.
+    /// From a file that only its owner can read, the caller or root: its first line.
     ///
     /// # Errors
     /// [`TokenError`]
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let io = |cause| TokenError::Io {
+        let text = secret::read(path).map_err(|cause| TokenError::Io {
             path: path.to_owned(),
             cause,
-        };
-        if fs::metadata(path).map_err(io)?.mode() & 0o077 != 0 {
-            return Err(TokenError::Open(path.to_owned()));
-        }
-        let text = fs::read_to_string(path).map_err(io)?;
+        })?;
         let word = text.lines().next().unwrap_or_default().trim();
         if word.len() < MIN_LENGTH {
             return Err(TokenError::Short(path.to_owned()));

@@ -152,6 +152,8 @@ pub fn tc(
             handle: Handle::Clsact { filter },
         });
     }
+    // Before the policy can find it there.
+    program::remember(program);
     let link =
         create_link(program, ifindex, hook(direction), 0).map_err(|cause| Error::Attach {
             program: "a tcx program",

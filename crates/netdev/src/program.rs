@@ -1,8 +1,10 @@
 //! BPF programs that are attached somewhere, whoever attached them.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::libbpf_sys;
 
@@ -19,6 +21,10 @@ const OWN: [&str; 8] = [
 ];
 /// More programs than one attachment point takes (`BPF_MPROG_MAX`, `BPF_CGROUP_MAX_PROGS`).
 const MAX_PROGRAMS: u32 = 64;
+
+/// The ids of the programs of this project that this process attaches. The kernel tells the name of a program by its id only
+/// to those who have `CAP_SYS_ADMIN`, which a service does not have.
+static OWN_IDS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The ids of the programs at an attachment point: of the device or the cgroup `target`.
 ///
@@ -59,21 +65,41 @@ pub(crate) fn name(id: u32) -> Option<String> {
     }
     // SAFETY: the descriptor was just made, and has no other owner.
     let program = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    name_in(&info(program.as_fd())?)
+}
+
+fn name_in(info: &libbpf_sys::bpf_prog_info) -> Option<String> {
+    let bytes = info.name.map(|character| character.to_ne_bytes()[0]);
+    let name = CStr::from_bytes_until_nul(&bytes).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// What the kernel says of a program that is open; none if it refuses.
+fn info(program: BorrowedFd<'_>) -> Option<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = u32::try_from(size_of_val(&info)).ok()?;
     // SAFETY: `info` has room for `length` bytes, asks for no lists, and outlives the call.
     let failed = unsafe {
         libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut length)
     };
-    if failed < 0 {
-        return None;
-    }
-    let bytes = info.name.map(|character| character.to_ne_bytes()[0]);
-    let name = CStr::from_bytes_until_nul(&bytes).ok()?;
-    Some(name.to_string_lossy().into_owned())
+    (failed >= 0).then_some(info)
 }
 
-/// Whether the program of this name is one of this project.
-pub(crate) fn is_own(name: &str) -> bool {
-    OWN.contains(&name)
+/// Remembers a program that this process is about to attach.
+pub(crate) fn remember(program: BorrowedFd<'_>) {
+    let Some(info) = info(program) else {
+        return;
+    };
+    if name_in(&info).is_some_and(|name| OWN.contains(&name.as_str())) {
+        let mut attached = OWN_IDS.lock().unwrap_or_else(PoisonError::into_inner);
+        attached.insert(info.id);
+    }
+}
+
+/// Whether a program is one of this project: this process attached it, or its name says so.
+pub(crate) fn is_own(id: u32) -> bool {
+    let attached = OWN_IDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_attached = attached.contains(&id);
+    drop(attached);
+    is_attached || name(id).is_some_and(|name| OWN.contains(&name.as_str()))
 }

@@ -1,5 +1,7 @@
 //! Files with private keys, passwords and tokens.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -8,12 +10,20 @@ use std::path::Path;
 /// Longer files have no key. In bytes.
 const MAX_LEN: u64 = 1 << 20;
 const OTHERS: u32 = 0o077;
+/// Of a credential of systemd: an access list gives it to the user of the service, and then the mode shows the user's
+/// permission as that of the group.
+const OTHERS_OF_CREDENTIAL: u32 = 0o037;
 
-/// Reads a text file that belongs to the caller or to root, and that nobody but its owner can read or change.
+/// Reads a text file that belongs to the caller or to root, and that nobody but its owner can read or change; or a credential
+/// that systemd has given to this service (`LoadCredential=`), of which the same holds.
 ///
 /// # Errors
 /// `PermissionDenied`, with what to do, if it belongs to another user or if others can open it; those of reading it.
 pub fn read(path: &Path) -> io::Result<String> {
+    read_secret(path, env::var_os("CREDENTIALS_DIRECTORY").as_deref())
+}
+
+fn read_secret(path: &Path, credentials: Option<&OsStr>) -> io::Result<String> {
     // Of what is open: the name may lead elsewhere a moment later.
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -23,7 +33,12 @@ pub fn read(path: &Path) -> io::Result<String> {
             "the file belongs to user {owner}, who could change it; chown it"
         )));
     }
-    if metadata.mode() & OTHERS != 0 {
+    let is_credential = credentials.is_some_and(|folder| path.parent() == Some(folder.as_ref()));
+    let others = match is_credential {
+        true => OTHERS_OF_CREDENTIAL,
+        false => OTHERS,
+    };
+    if metadata.mode() & others != 0 {
         return Err(refused("others can open the file; chmod 600 it".to_owned()));
     }
     let mut text = String::new();
@@ -56,6 +71,14 @@ mod tests {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             assert_eq!(read(&path).unwrap(), "secret\n");
         }
+        // As systemd makes them where the file system has access lists.
+        fs::set_permissions(&path, Permissions::from_mode(0o440)).unwrap();
+        let folder = path.parent().unwrap().as_os_str();
+        assert_eq!(read_secret(&path, Some(folder)).unwrap(), "secret\n");
+        assert!(read_secret(&path, Some("/run/credentials/x".as_ref())).is_err());
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+        assert!(read_secret(&path, Some(folder)).is_err());
+        fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
         if nix::unistd::geteuid().is_root() {
             chown(&path, Some(65534), None).unwrap();
             let refused = read(&path).unwrap_err().to_string();

@@ -9,7 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use nats::{Client, Options, Refusal, parse_authority, parse_response, unique_id};
+use nats::{
+    Client, Options, Refusal, parse_authority, parse_login, parse_response, unique_id,
+    without_secrets,
+};
 
 use super::message::{Message, messages};
 use super::{Error, Mode, Sink};
@@ -60,12 +63,13 @@ enum Failure {
 }
 
 impl NatsSink {
-    /// Connects to `[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]/SUBJECT`.
+    /// Connects to `[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]/SUBJECT`. `login`, `USER:PASSWORD` or
+    /// a token, counts instead of what the address has.
     ///
     /// # Errors
     /// [`Error::NoSubject`] for a bad address, [`Error::Io`] if no server can be reached.
-    pub fn connect(address: &str, mode: Mode) -> Result<Self, Error> {
-        let invalid = || Error::NoSubject(address.to_owned());
+    pub fn connect(address: &str, login: Option<&str>, mode: Mode) -> Result<Self, Error> {
+        let invalid = || Error::NoSubject(without_secrets(address));
         let (authority, subject) = address.split_once('/').ok_or_else(invalid)?;
         let is_legal = |c: char| c.is_ascii_graphic() && c != '*' && c != '>';
         if subject.is_empty() || !subject.chars().all(is_legal) {
@@ -75,6 +79,7 @@ impl NatsSink {
         if servers.is_empty() {
             return Err(invalid());
         }
+        let identity = login.map_or(identity, parse_login);
         let mut sink = Self {
             options: Options {
                 servers,
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn addresses_are_taken_apart() {
         for invalid in ["127.0.0.1:4222", "127.0.0.1:4222/", "h/a b", "h/flows.*"] {
-            let error = NatsSink::connect(invalid, Mode::Whole).err();
+            let error = NatsSink::connect(invalid, None, Mode::Whole).err();
             assert!(matches!(error, Some(Error::NoSubject(_))), "{invalid}");
         }
     }

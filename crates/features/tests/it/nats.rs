@@ -189,7 +189,7 @@ fn row(stored: &StoredMessage) -> common::Row {
 }
 
 fn sink(port: u16, mode: Mode) -> NatsSink {
-    NatsSink::connect(&format!("127.0.0.1:{port}/flows.test"), mode).unwrap()
+    NatsSink::connect(&format!("127.0.0.1:{port}/flows.test"), None, mode).unwrap()
 }
 
 #[test]

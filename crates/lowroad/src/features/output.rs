@@ -46,6 +46,9 @@ pub(super) struct Output {
     /// Start another file, NAME-TIME-N, after this long
     #[arg(long, value_name = "DURATION")]
     rotate_every: Option<Span>,
+    /// Log in to NATS by the first line of this file, USER:PASSWORD or a token, which only its owner can open
+    #[arg(long, value_name = "FILE")]
+    nats_login: Option<PathBuf>,
     /// Observation domain of IPFIX messages
     #[arg(long, value_name = "N", default_value = "0")]
     ipfix_domain: u32,
@@ -152,6 +155,10 @@ impl Output {
             every: self.rotate_every.map(|every| every.0),
         };
         let domain = self.ipfix_domain;
+        if self.nats_login.is_some() && !self.out.starts_with("nats://") {
+            let what = "--nats-login: only an output nats://HOST:PORT/SUBJECT has it";
+            return Err(Failure::Input(what.to_owned()));
+        }
         Ok(match self.out.split_once("://") {
             Some(("ipfix+udp", collector)) => {
                 Box::new(UdpExporter::connect(collector, schema, domain)?)
@@ -159,7 +166,10 @@ impl Output {
             Some(("ipfix+tcp", collector)) => {
                 Box::new(TcpExporter::connect(collector, schema, domain, mode)?)
             }
-            Some(("nats", server)) => Box::new(NatsSink::connect(server, mode)?),
+            Some(("nats", server)) => {
+                let login = self.nats_login.as_deref().map(read_login).transpose()?;
+                Box::new(NatsSink::connect(server, login.as_deref(), mode)?)
+            }
             Some(("kafka", broker)) => Box::new(KafkaSink::connect(broker, mode)?),
             Some((scheme, _)) => {
                 let known = "ipfix+udp, ipfix+tcp, nats and kafka";
@@ -192,6 +202,19 @@ impl From<FormatName> for Format {
             FormatName::Jsonl => Self::JsonLines,
             FormatName::Ipfix => Self::Ipfix,
         }
+    }
+}
+
+/// The login in a file, so that no list of processes shows it.
+fn read_login(path: &Path) -> Result<String, Failure> {
+    let refuse = |what: &str| Failure::Input(format!("{}: {what}", path.display()));
+    let text = process::secret::read(path).map_err(|error| refuse(&error.to_string()))?;
+    let login = text.lines().next().unwrap_or_default().trim();
+    match login {
+        "" => Err(refuse(
+            "the first line is empty; write USER:PASSWORD or a token",
+        )),
+        login => Ok(login.to_owned()),
     }
 }
 

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::service_units::{has_systemd, units};
+
 const RELAY: &str = include_str!("../../../../docs/src/relay.md");
 const RELAY_CONFIGURATION: &str = include_str!("../../../../docs/src/relay-configuration.md");
 const RELAY_DATAPATHS: &str = include_str!("../../../../docs/src/relay-datapaths.md");
@@ -131,29 +133,15 @@ fn explained(page: &str, heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_units_are_ones_that_systemd_takes() {
-    if Command::new("systemd-analyze")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
-        let missing = "no systemd-analyze: apt install systemd";
-        return sys::require::skip(sys::require::Class::OptIn, missing);
+    if !has_systemd() {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
-    for (name, unit) in [
-        (
-            "lowroad-relay.service",
-            include_str!("../../../../packaging/lowroad-relay.service"),
-        ),
-        (
-            "lowroad-replicate.service",
-            include_str!("../../../../packaging/lowroad-replicate.service"),
-        ),
-        ("lowroad-replica.service", REPLICA_UNIT),
-    ] {
+    for (name, unit) in units() {
+        let unit = fs::read_to_string(unit).unwrap();
         // It looks whether the program is there.
         let unit = unit.replace("/usr/bin/lowroad", env!("CARGO_BIN_EXE_lowroad"));
-        let file = folder.path().join(name);
+        let file = folder.path().join(&name);
         fs::write(&file, unit).unwrap();
         let verify = Command::new("systemd-analyze")
             .args(["verify", "--man=no"])
@@ -162,7 +150,7 @@ fn the_units_are_ones_that_systemd_takes() {
         let verified = verify.unwrap();
         let said = String::from_utf8_lossy(&verified.stderr);
         assert!(
-            verified.status.success() && !said.contains(name),
+            verified.status.success() && !said.contains(&name),
             "{name}: {said}"
         );
     }

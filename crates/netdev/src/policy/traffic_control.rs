@@ -101,8 +101,8 @@ impl Reader {
             Err(error) => return Err(Error::refused("listing tcx programs", error)),
         };
         for id in ids {
-            let name = program::name(id).unwrap_or_else(|| id.to_string());
-            if !program::is_own(&name) {
+            if !program::is_own(id) {
+                let name = program::name(id).unwrap_or_else(|| id.to_string());
                 return Ok(Some(format!("the tc program {name}")));
             }
         }

@@ -44,7 +44,7 @@ pub struct KafkaSink {
 impl KafkaSink {
     /// `address` is `HOST[:PORT]/TOPIC`: a broker that is there, and a topic that it knows.
     pub fn connect(address: &str, mode: Mode) -> Result<Self, Error> {
-        let wrong = || Error::NoTopic(address.to_owned());
+        let wrong = || Error::NoTopic(nats::without_secrets(address));
         let (broker, topic) = address.split_once('/').ok_or_else(wrong)?;
         let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if broker.is_empty()

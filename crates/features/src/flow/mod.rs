@@ -1,6 +1,7 @@
 //! A flow: what both directions of one conversation have sent, between a start and an end.
 
 mod activity;
+mod connection;
 mod contents;
 mod direction;
 mod moments;
@@ -11,6 +12,7 @@ mod wheel;
 
 pub(crate) use activity::Run;
 pub use activity::{Bulks, Gaps, Periods};
+pub use connection::{Connection, Segments};
 pub use contents::Contents;
 pub use direction::{Direction, Windows};
 pub use moments::{Lengths, Times};
@@ -90,6 +92,8 @@ pub struct Flow {
     pub(crate) remarks: Option<Box<Remarks>>,
     /// What the first payloads tell; nothing where they are not read.
     pub contents: Contents,
+    /// Its state as a connection; nothing where that is not asked for.
+    pub connection: Option<Box<Connection>>,
     pub end: End,
     pub(crate) closing: Closing,
 }
@@ -138,6 +142,7 @@ impl Flow {
             midstream: packet.is_tcp() && (answer || !packet.has_flag(tcp_flag::SYN)),
             remarks: None,
             contents: Contents::default(),
+            connection: None,
             end: End::Stopped,
             closing: Closing {
                 initial: opening(packet),
@@ -210,6 +215,16 @@ impl Flow {
         let initial = self.closing.initial.filter(|_| is_known);
         let first = initial.map(|initial| initial.wrapping_add(1));
         self.contents.read(packet, backward.into(), first, gathered);
+    }
+
+    /// Follows the state of the connection with a packet that was added.
+    fn follow(&mut self, packet: &Packet<'_>) {
+        let is_by = |sender| sender == self.initiator;
+        let (is_first_forward, is_forward) = (is_by(self.opener), is_by(packet.sender));
+        let connection = self
+            .connection
+            .get_or_insert_with(|| Box::new(Connection::start(packet, is_first_forward)));
+        connection.add(packet, is_forward);
     }
 
     /// How far the connection has come.

@@ -80,6 +80,7 @@ impl From<&types::flow> for Flow {
             }
             .held(),
             contents: Contents::none(),
+            connection: None,
             end: ENDS
                 .get(usize::from(record.end))
                 .copied()

@@ -3,6 +3,7 @@
 
 mod cic;
 mod columns;
+mod conn;
 mod flags;
 mod flow;
 mod ipfix;
@@ -55,6 +56,7 @@ pub struct Description {
     pub unit: &'static str,
     pub definition: &'static str,
     pub needs_payload: bool,
+    pub needs_connection: bool,
 }
 
 /// Every schema, the default first.
@@ -66,6 +68,7 @@ pub const SCHEMAS: &[Schema] = &[
     packet::SCHEMA,
     nprint::SCHEMA,
     tree::SCHEMA,
+    conn::SCHEMA,
 ];
 
 /// The schema of this name.
@@ -82,7 +85,10 @@ impl Schema {
             options.by_vlan = true;
             options.ignore_icmp_id = true;
         }
-        options.limits.payloads &= self.needs_payload();
+        let columns = self.columns();
+        let mut readers = columns.iter().filter(|column| column.needs_payload);
+        options.limits.payloads &= readers.any(|column| !column.needs_connection);
+        options.limits.connections = columns.iter().any(|column| column.needs_connection);
         if self.flow_columns().is_none() {
             options.limits.steps = 0;
             options.limits.early_packets = None;
@@ -124,6 +130,7 @@ fn describe<R>(groups: &[&[Column<R>]]) -> Vec<Description> {
         unit: column.unit.name(),
         definition: column.definition,
         needs_payload: column.needs_payload,
+        needs_connection: column.needs_connection,
     };
     groups.iter().copied().flatten().map(describe).collect()
 }

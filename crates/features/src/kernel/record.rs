@@ -85,10 +85,7 @@ impl From<&types::flow> for Flow {
                 .get(usize::from(record.end))
                 .copied()
                 .unwrap_or(End::Stopped),
-            closing: Closing {
-                initial: has(INITIAL).then_some(record.initial),
-                reset: has(RESET),
-            },
+            closing: Closing::new(has(INITIAL).then_some(record.initial), has(RESET)),
         }
     }
 }

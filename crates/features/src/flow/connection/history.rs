@@ -3,6 +3,8 @@
 
 /// Letters that a history holds. SYN, FIN and RST with changing sequence numbers add letters without end.
 const MOST_LETTERS: usize = 100;
+/// Bytes that they take at most: room is doubled.
+pub(super) const MOST_HELD: usize = MOST_LETTERS.next_power_of_two();
 
 /// Which side of a connection: 0 is the originator, 1 the responder.
 pub(super) type Side = usize;

@@ -52,8 +52,18 @@ pub struct Segments {
     pub rtt_mean_ns: Option<f64>,
 }
 
-/// The most that is kept of one flow.
-const _: () = assert!(size_of::<Connection>() + size_of::<Tcp>() <= 768);
+/// Bytes of a fingerprint: less, as options have at most 40 bytes, and every quirk is named once.
+const MOST_FINGERPRINT: usize = 320;
+
+/// The most that a flow has on the heap, as the documentation has it.
+const _: () = assert!(
+    size_of::<Connection>()
+        + history::MOST_HELD
+        + size_of::<Tcp>()
+        + 2 * (stream::MOST_HELD + rtt::MOST_HELD)
+        + MOST_FINGERPRINT
+        <= 1536
+);
 
 impl Connection {
     /// A connection whose first packet the originator has sent, or the responder.

@@ -7,6 +7,8 @@ use super::segment::{Segment, distance};
 
 /// Timestamps of one direction that wait for their echo. More are not taken until one comes.
 const MOST_PENDING: usize = 8;
+/// Bytes that they take.
+pub(super) const MOST_HELD: usize = MOST_PENDING * size_of::<(u32, i64)>();
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundTrips {

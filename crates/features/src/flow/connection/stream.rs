@@ -6,6 +6,8 @@ use super::segment::{Segment, distance};
 
 /// Missing ranges that are kept. If there is another one, the oldest is given up.
 const MOST_HOLES: usize = 8;
+/// Bytes that they take.
+pub(super) const MOST_HELD: usize = MOST_HOLES * size_of::<Hole>();
 
 /// What one direction has sent, by sequence numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,6 @@ mod tshark;
 
 use std::net::SocketAddr;
 
-use features::pcap::Run;
 use packet::{build, checksum, pcap};
 use serde_json::Value;
 
@@ -22,10 +21,8 @@ const ACK: u8 = 0x10;
 const URG: u8 = 0x20;
 const ECE: u8 = 0x40;
 
-/// Ethernet and IPv4 headers.
-const TCP_V4: usize = 34;
-/// Ethernet and IPv6 headers.
-const TCP_V6: usize = 54;
+const ETHERNET: usize = 14;
+const IPV6: usize = 40;
 
 const MILLISECOND: i64 = 1_000_000;
 
@@ -76,12 +73,17 @@ impl Segment {
         Self { window, ..self }
     }
 
+    fn options(self, options: impl Into<Vec<u8>>) -> Self {
+        Self {
+            options: options.into(),
+            ..self
+        }
+    }
+
     /// With a timestamps option.
     fn stamped(self, value: u32, echo: u32) -> Self {
-        let mut options = vec![1, 1, 8, 10];
-        options.extend(value.to_be_bytes());
-        options.extend(echo.to_be_bytes());
-        Self { options, ..self }
+        let [value, echo] = [value, echo].map(u32::to_be_bytes);
+        self.options([&[1, 1, 8, 10][..], &value, &echo].concat())
     }
 
     /// With a checksum that does not fit.
@@ -111,8 +113,12 @@ impl Segment {
         let words = u8::try_from(self.options.len() / 4).unwrap();
         let builder = build::tcp(from, to, self.flags, words).payload(vec![7; self.payload]);
         let mut frame = change(builder).frame();
-        let at = if from.is_ipv4() { TCP_V4 } else { TCP_V6 };
-        let tcp = &mut frame[at..];
+        let ip = if from.is_ipv4() {
+            usize::from(frame[ETHERNET] & 0x0f) * 4
+        } else {
+            IPV6
+        };
+        let tcp = &mut frame[ETHERNET + ip..];
         tcp[4..8].copy_from_slice(&self.sequence.to_be_bytes());
         tcp[8..12].copy_from_slice(&self.acknowledgement.to_be_bytes());
         tcp[14..16].copy_from_slice(&self.window.to_be_bytes());
@@ -155,8 +161,7 @@ fn capture(segments: &[Segment]) -> Vec<u8> {
 
 /// The rows of conn.v1.
 fn rows(capture: &[u8]) -> Vec<Value> {
-    let run: Run = run("conn.v1");
-    let (summary, rows) = json_rows(&run, capture);
+    let (summary, rows) = json_rows(&run("conn.v1"), capture);
     assert_eq!(summary.counters.unaccounted(), 0);
     rows
 }

@@ -68,7 +68,7 @@ fn letters_of_odd_segments() {
         ("ShAI", "RSTO", after_handshake([client(FIN | RST, 101, 101, 0)])),
         ("Q", "SH", vec![client(SYN | FIN, 100, 0, 0)]),
         (
-            "ShADw",
+            "ShADaw",
             "S1",
             after_handshake([
                 client(ACK, 101, 101, 10),

@@ -51,7 +51,11 @@ pub(super) fn of(packet: &Packet<'_>) -> Option<Box<str>> {
     quirks.extend(tcp_quirks(packet, header));
     quirks.extend(&options.quirks);
     text.push_str(&quirks.join(","));
-    text.push_str(if packet.payload_length > 0 { ":+" } else { ":0" });
+    text.push_str(if packet.payload_length > 0 {
+        ":+"
+    } else {
+        ":0"
+    });
     Some(text.into())
 }
 
@@ -66,7 +70,11 @@ fn initial_ttl(ttl: u8, text: &mut String) {
 /// The window: how often it has the MSS or the MTU in it, if it is a multiple of one of their usual values.
 fn window(window: u16, options: &Options, version: u8, headers: u16, text: &mut String) {
     let size = options.segment_size;
-    let by_timestamps = |size: u16| options.has_timestamp.then(|| size.saturating_sub(TIMESTAMPS));
+    let by_timestamps = |size: u16| {
+        options
+            .has_timestamp
+            .then(|| size.saturating_sub(TIMESTAMPS))
+    };
     let [v4, v6] = [V4_HEADERS, V6_HEADERS].map(|headers| ETHERNET_MTU - headers);
     let is_v6 = version == 6;
     let sizes = [
@@ -130,7 +138,9 @@ fn read(bytes: &[u8]) -> Options {
     found.layout = names.join(",");
     // p0f lists them in this order, whatever that of the options is.
     let order = ["ts1-", "ts2+", "opt+", "exws", "bad"];
-    found.quirks.sort_by_key(|quirk| order.iter().position(|known| known == quirk));
+    found
+        .quirks
+        .sort_by_key(|quirk| order.iter().position(|known| known == quirk));
     found.quirks.dedup();
     found
 }

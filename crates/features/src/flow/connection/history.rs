@@ -102,7 +102,8 @@ mod tests {
     #[test]
     fn an_event_counts_once_for_each_side() {
         let mut history = History::flipped();
-        let had = [(0, 'd'), (1, 'd'), (0, 'd')].map(|(side, letter)| history.once(side, Event::Data, letter));
+        let had = [(0, 'd'), (1, 'd'), (0, 'd')]
+            .map(|(side, letter)| history.once(side, Event::Data, letter));
         assert_eq!(had, [false, false, true]);
         assert_eq!(history.letters(), "^Dd");
     }

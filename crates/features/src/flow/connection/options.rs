@@ -10,7 +10,10 @@ const SMALLEST_TCP: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TcpOption {
     /// The end of the options, and whether the bytes behind it are all zero.
-    End { padding: usize, is_zero: bool },
+    End {
+        padding: usize,
+        is_zero: bool,
+    },
     NoOperation,
     SegmentSize(u16),
     WindowScale(u8),
@@ -27,10 +30,7 @@ pub(super) fn bytes<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let start = packet.ip_header as usize;
     let end = start + packet.l4_header as usize;
     let end = end.min(packet.network.len());
-    packet
-        .network
-        .get(start + SMALLEST_TCP..end)
-        .unwrap_or(&[])
+    packet.network.get(start + SMALLEST_TCP..end).unwrap_or(&[])
 }
 
 /// The options in these bytes.

@@ -102,9 +102,8 @@ fn again(sent: &mut Option<Sent>, sequence: u32, time_ns: i64) {
 
 /// The time since what this segment acknowledges.
 fn since(sent: Option<Sent>, segment: &Segment) -> Option<u64> {
-    let sent = sent.filter(|sent| {
-        !sent.is_repeated && distance(sent.sequence, segment.acknowledgement) > 0
-    })?;
+    let sent = sent
+        .filter(|sent| !sent.is_repeated && distance(sent.sequence, segment.acknowledgement) > 0)?;
     u64::try_from(segment.time_ns.saturating_sub(sent.time_ns)).ok()
 }
 

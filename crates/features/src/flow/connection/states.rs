@@ -23,7 +23,11 @@ impl States {
         history: &mut History,
     ) {
         let [one, other] = &mut self.ends;
-        let (own, peer) = if side == 0 { (one, other) } else { (other, one) };
+        let (own, peer) = if side == 0 {
+            (one, other)
+        } else {
+            (other, one)
+        };
         own.synchronize(segment);
         letters(own, side, segment, history);
         windows(own, peer, side, segment, history);
@@ -84,7 +88,9 @@ impl States {
 fn is_given_up(history: &History) -> bool {
     let letters = history.letters();
     let letters = letters.strip_prefix('^').unwrap_or(letters);
-    let until_reset = letters.strip_prefix('S').and_then(|rest| rest.split_once('R'));
+    let until_reset = letters
+        .strip_prefix('S')
+        .and_then(|rest| rest.split_once('R'));
     until_reset.is_some_and(|(before, _)| !before.contains(['H', 'A', 'F', 'G', 'I', 'Q']))
 }
 
@@ -100,7 +106,12 @@ fn letters(own: &mut TcpEndpoint, side: Side, segment: &Segment, history: &mut H
         }
         [true, false, false] => {
             let letter = if segment.has(ACK) { 'h' } else { 's' };
-            again(history, side, (Event::Syn, letter), (&mut own.latest_syn, sequence));
+            again(
+                history,
+                side,
+                (Event::Syn, letter),
+                (&mut own.latest_syn, sequence),
+            );
         }
         [false, true, false] => {
             let at = sequence.wrapping_add(segment.payload);

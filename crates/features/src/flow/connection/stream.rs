@@ -134,9 +134,11 @@ impl Stream {
             return 0;
         }
         self.counted = up_to;
-        let overlaps =
-            |start, end| distance(later(from, start), earlier(up_to, end)) > 0;
-        let holes = self.holes.iter().filter(|hole| overlaps(hole.start, hole.end));
+        let overlaps = |start, end| distance(later(from, start), earlier(up_to, end)) > 0;
+        let holes = self
+            .holes
+            .iter()
+            .filter(|hole| overlaps(hole.start, hole.end));
         let end = self.highest.map_or(from, |highest| highest.end);
         holes.count() + usize::from(overlaps(end, up_to))
     }

@@ -77,7 +77,10 @@ fn systems_that_are_known() {
 
 #[test]
 fn ipv6_has_its_own_sizes_and_a_flow_label() {
-    let (from, to) = ("[fd00::1]:5".parse().unwrap(), "[fd00::2]:6".parse().unwrap());
+    let (from, to) = (
+        "[fd00::1]:5".parse().unwrap(),
+        "[fd00::2]:6".parse().unwrap(),
+    );
     let segment = syn().window(28_800).options([2, 4, 0x05, 0xa0]);
     let plain = between(&segment, from, to, |syn| syn);
     assert_eq!(plain, "6:64:0:1440:mss*20,0:mss::0");

@@ -23,7 +23,11 @@ fn a_segment_that_fills_a_gap_is_late_or_sent_again() {
     for (name, expected, segments) in [
         ("in order", [0, 0], vec![bytes(0, 100), bytes(100, 100)]),
         ("seen before", [1, 0], vec![bytes(0, 100), bytes(0, 100)]),
-        ("late", [0, 1], vec![first.clone(), third.clone(), bytes(100, 100)]),
+        (
+            "late",
+            [0, 1],
+            vec![first.clone(), third.clone(), bytes(100, 100)],
+        ),
         (
             "later than a round trip",
             [1, 0],
@@ -93,7 +97,9 @@ fn syn_and_fin_are_sent_again_too() {
 
 #[test]
 fn more_gaps_than_are_kept_are_retransmissions_when_filled() {
-    let mut segments: Vec<Segment> = (0..12).map(|part| bytes(200 * part, 100).after(0)).collect();
+    let mut segments: Vec<Segment> = (0..12)
+        .map(|part| bytes(200 * part, 100).after(0))
+        .collect();
     segments.extend((0..11).map(|part| bytes(200 * part + 100, 100).after(0)));
     assert_eq!(counts(segments), [3, 8]);
 }
@@ -108,7 +114,10 @@ fn windows_of_zero_are_counted_by_direction() {
         server(FIN | ACK, 101, 101, 0).window(0),
     ]);
     let row = row(&segments);
-    assert_eq!((&row["fwd_zero_windows"], &row["bwd_zero_windows"]), (&1.into(), &2.into()));
+    assert_eq!(
+        (&row["fwd_zero_windows"], &row["bwd_zero_windows"]),
+        (&1.into(), &2.into())
+    );
 }
 
 #[test]
@@ -116,11 +125,15 @@ fn round_trips_by_handshake_and_by_timestamps() {
     let micro = MILLISECOND / 1000;
     let row = row(&[
         client(SYN, 100, 0, 0).stamped(10, 0),
-        server(SYN | ACK, 100, 101, 0).stamped(900, 10).after(700 * micro),
+        server(SYN | ACK, 100, 101, 0)
+            .stamped(900, 10)
+            .after(700 * micro),
         client(ACK, 101, 101, 0).stamped(11, 900).after(250 * micro),
         client(ACK, 101, 101, 10).stamped(12, 900).after(0),
         // The same value again measures nothing.
-        client(ACK, 111, 101, 10).stamped(12, 900).after(100 * micro),
+        client(ACK, 111, 101, 10)
+            .stamped(12, 900)
+            .after(100 * micro),
         server(ACK, 101, 121, 0).stamped(901, 12).after(400 * micro),
         server(ACK, 101, 121, 5).stamped(902, 12).after(10 * micro),
         client(ACK, 121, 106, 0).stamped(13, 902).after(150 * micro),

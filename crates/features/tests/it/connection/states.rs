@@ -35,10 +35,26 @@ fn a_state_for_each_way_to_begin_and_to_end() {
                 client(ACK, 112, 122, 0),
             ]),
         ),
-        ("S2", "ShAF", after_handshake([client(FIN | ACK, 101, 101, 0)])),
-        ("S3", "ShAf", after_handshake([server(FIN | ACK, 101, 101, 0)])),
-        ("RSTO", "ShAR", after_handshake([client(RST | ACK, 101, 101, 0)])),
-        ("RSTR", "ShADr", after_handshake([data(), server(RST, 101, 0, 0)])),
+        (
+            "S2",
+            "ShAF",
+            after_handshake([client(FIN | ACK, 101, 101, 0)]),
+        ),
+        (
+            "S3",
+            "ShAf",
+            after_handshake([server(FIN | ACK, 101, 101, 0)]),
+        ),
+        (
+            "RSTO",
+            "ShAR",
+            after_handshake([client(RST | ACK, 101, 101, 0)]),
+        ),
+        (
+            "RSTR",
+            "ShADr",
+            after_handshake([data(), server(RST, 101, 0, 0)]),
+        ),
         ("RSTOS0", "SR", vec![syn(), client(RST, 101, 0, 0)]),
         ("RSTRH", "^hr", vec![answer(), server(RST, 101, 0, 0)]),
         ("SH", "SF", vec![syn(), client(FIN, 101, 0, 0)]),
@@ -47,7 +63,10 @@ fn a_state_for_each_way_to_begin_and_to_end() {
         ("S1", "^hA", vec![answer(), client(ACK, 101, 101, 0)]),
     ] {
         let row = row(&segments);
-        assert_eq!((&row["conn_state"], &row["history"]), (&state.into(), &history.into()));
+        assert_eq!(
+            (&row["conn_state"], &row["history"]),
+            (&state.into(), &history.into())
+        );
     }
 }
 
@@ -65,7 +84,11 @@ fn the_source_is_upper_case_where_the_answer_came_first() {
 #[test]
 fn letters_of_odd_segments() {
     for (history, state, segments) in [
-        ("ShAI", "RSTO", after_handshake([client(FIN | RST, 101, 101, 0)])),
+        (
+            "ShAI",
+            "RSTO",
+            after_handshake([client(FIN | RST, 101, 101, 0)]),
+        ),
         ("Q", "SH", vec![client(SYN | FIN, 100, 0, 0)]),
         (
             "ShADaw",
@@ -77,9 +100,17 @@ fn letters_of_odd_segments() {
         ),
         // The server acknowledges 900 bytes that the capture does not have.
         ("ShAaG", "S1", after_handshake([server(ACK, 101, 1001, 0)])),
-        ("ShAC", "S1", after_handshake([client(ACK, 101, 101, 10).damaged()])),
+        (
+            "ShAC",
+            "S1",
+            after_handshake([client(ACK, 101, 101, 10).damaged()]),
+        ),
         // A segment that is damaged is not received.
-        ("ShAc", "S1", after_handshake([server(RST, 101, 0, 0).damaged()])),
+        (
+            "ShAc",
+            "S1",
+            after_handshake([server(RST, 101, 0, 0).damaged()]),
+        ),
         // SYN and FIN count again with another sequence number, and not with the same one.
         (
             "ShAFF",

@@ -116,7 +116,14 @@ fn by_tshark(path: &Path) -> Counts {
     command
         // Whoever runs the test may have preferences.
         .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
-        .args(["-o", "ip.defragment:FALSE", "-T", "fields", "-E", "occurrence=f"])
+        .args([
+            "-o",
+            "ip.defragment:FALSE",
+            "-T",
+            "fields",
+            "-E",
+            "occurrence=f",
+        ])
         .args(["-Y", &FLAGS.join(" or "), "-r"])
         .arg(path);
     for field in ["ip.src", "ipv6.src", "tcp.srcport", "tcp.dstport"]

@@ -65,7 +65,7 @@ pub(super) struct Counts {
 }
 
 /// A sequence number of SYN or RST that is farther away than this is not believed.
-const FARTHEST: i32 = 1 << 20;
+const MAX_JUMP: i32 = 1 << 20;
 
 impl TcpEndpoint {
     pub(super) fn enter(&mut self, state: State) {
@@ -115,7 +115,7 @@ impl TcpEndpoint {
         }
         let ahead = distance(self.acknowledged, acknowledgement);
         // A number of 0 far ahead is rather a broken one.
-        let is_broken = acknowledgement == 0 && ahead > FARTHEST;
+        let is_broken = acknowledgement == 0 && ahead > MAX_JUMP;
         if ahead > 0 && !is_broken && !segment.has(tcp_flag::RST) {
             self.acknowledged = acknowledgement;
         }
@@ -130,7 +130,7 @@ impl TcpEndpoint {
             segment.has(tcp_flag::FIN),
             segment.has(tcp_flag::RST),
         );
-        if (syn || reset) && !(-FARTHEST..=FARTHEST).contains(&ahead) {
+        if (syn || reset) && !(-MAX_JUMP..=MAX_JUMP).contains(&ahead) {
             return false;
         }
         if fin && self.last == self.start.wrapping_add(1) {

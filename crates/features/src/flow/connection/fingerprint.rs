@@ -9,7 +9,7 @@ use super::options::{self, TcpOption};
 /// Initial values of TTL that systems use.
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
 /// No route is longer, so that a packet is not taken to have started with a TTL farther away.
-const MOST_HOPS: u8 = 35;
+const MAX_HOPS: u8 = 35;
 /// IP and TCP headers without options, in bytes.
 const V4_HEADERS: u16 = 40;
 const V6_HEADERS: u16 = 60;
@@ -17,7 +17,7 @@ const V6_HEADERS: u16 = 60;
 const TIMESTAMPS: u16 = 12;
 const ETHERNET_MTU: u16 = 1500;
 /// RFC 7323.
-const GREATEST_SHIFT: u8 = 14;
+const MAX_SHIFT: u8 = 14;
 
 /// What a SYN's options say.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(super) fn of(packet: &Packet<'_>) -> Option<Box<str>> {
 
 fn initial_ttl(ttl: u8, text: &mut String) {
     let initial = INITIAL_TTLS.into_iter().find(|initial| ttl <= *initial);
-    let _ = match initial.filter(|initial| initial - ttl <= MOST_HOPS) {
+    let _ = match initial.filter(|initial| initial - ttl <= MAX_HOPS) {
         Some(initial) => write!(text, "{initial}"),
         None => write!(text, "{ttl}+?"),
     };
@@ -121,7 +121,7 @@ fn read(bytes: &[u8]) -> Options {
             TcpOption::WindowScale(shift) => {
                 names.push("ws".to_owned());
                 found.shift = shift;
-                found.quirk(shift > GREATEST_SHIFT, "exws");
+                found.quirk(shift > MAX_SHIFT, "exws");
             }
             TcpOption::SackPermitted => names.push("sok".to_owned()),
             TcpOption::Sack => names.push("sack".to_owned()),
@@ -165,7 +165,7 @@ fn network_quirks(packet: &Packet<'_>) -> Vec<&'static str> {
     let dont_fragment = has(DONT_FRAGMENT);
     let is_numbered = packet.identification != 0;
     let congestion = packet.tos & 3 != 0 || packet.has_flag(tcp_flag::ECE | tcp_flag::CWR);
-    held([
+    names([
         (dont_fragment, "df"),
         (dont_fragment && is_numbered, "id+"),
         (is_v4 && !dont_fragment && !is_numbered, "id-"),
@@ -179,7 +179,7 @@ fn tcp_quirks(packet: &Packet<'_>, header: &[u8]) -> Vec<&'static str> {
     let tcp = packet.tcp.unwrap_or_default();
     let has_urgent = header.get(18..20).is_some_and(|urgent| urgent != [0, 0]);
     let is_urgent = packet.has_flag(tcp_flag::URG);
-    held([
+    names([
         (tcp.sequence == 0, "seq-"),
         (tcp.acknowledgement != 0, "ack+"),
         (has_urgent && !is_urgent, "uptr+"),
@@ -188,7 +188,7 @@ fn tcp_quirks(packet: &Packet<'_>, header: &[u8]) -> Vec<&'static str> {
     ])
 }
 
-fn held<const N: usize>(quirks: [(bool, &'static str); N]) -> Vec<&'static str> {
-    let held = quirks.into_iter().filter(|(holds, _)| *holds);
-    held.map(|(_, name)| name).collect()
+fn names<const N: usize>(quirks: [(bool, &'static str); N]) -> Vec<&'static str> {
+    let quirks = quirks.into_iter().filter(|(holds, _)| *holds);
+    quirks.map(|(_, name)| name).collect()
 }

@@ -2,9 +2,9 @@
 //! `history` of Zeek's conn.log has it. Letters of the originator are upper case, of the responder lower case.
 
 /// Letters that a history holds. SYN, FIN and RST with changing sequence numbers add letters without end.
-const MOST_LETTERS: usize = 100;
+const MAX_LETTERS: usize = 100;
 /// Bytes that they take at most: room is doubled.
-pub(super) const MOST_HELD: usize = MOST_LETTERS.next_power_of_two();
+pub(super) const MAX_BYTES: usize = MAX_LETTERS.next_power_of_two();
 
 /// Which side of a connection: 0 is the originator, 1 the responder.
 pub(super) type Side = usize;
@@ -69,8 +69,8 @@ impl History {
             _ => letter.to_ascii_lowercase(),
         };
         match self.letters.len() {
-            ..MOST_LETTERS => self.letters.push(letter),
-            MOST_LETTERS => self.letters.push('x'),
+            ..MAX_LETTERS => self.letters.push(letter),
+            MAX_LETTERS => self.letters.push('x'),
             _ => {}
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     fn a_history_ends_with_an_x_where_its_room_ends() {
         let mut history = History::default();
         (0..1000).for_each(|_| history.add(0, 's'));
-        let expected = format!("{}x", "S".repeat(MOST_LETTERS));
+        let expected = format!("{}x", "S".repeat(MAX_LETTERS));
         assert_eq!(history.letters(), expected);
     }
 }

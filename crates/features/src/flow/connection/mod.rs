@@ -53,15 +53,15 @@ pub struct Segments {
 }
 
 /// Bytes of a fingerprint: less, as options have at most 40 bytes, and every quirk is named once.
-const MOST_FINGERPRINT: usize = 320;
+const MAX_FINGERPRINT: usize = 320;
 
 /// The most that a flow has on the heap, as the documentation has it.
 const _: () = assert!(
     size_of::<Connection>()
-        + history::MOST_HELD
+        + history::MAX_BYTES
         + size_of::<Tcp>()
-        + 2 * (stream::MOST_HELD + rtt::MOST_HELD)
-        + MOST_FINGERPRINT
+        + 2 * (stream::MAX_BYTES + rtt::MAX_BYTES)
+        + MAX_FINGERPRINT
         <= 1536
 );
 

@@ -4,7 +4,7 @@ use crate::dissect::Packet;
 
 use super::segment::Timestamps;
 
-const SMALLEST_TCP: usize = 20;
+const MIN_HEADER: usize = 20;
 
 /// An option by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) fn bytes<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let start = packet.ip_header as usize;
     let end = start + packet.l4_header as usize;
     let end = end.min(packet.network.len());
-    packet.network.get(start + SMALLEST_TCP..end).unwrap_or(&[])
+    packet.network.get(start + MIN_HEADER..end).unwrap_or(&[])
 }
 
 /// The options in these bytes.

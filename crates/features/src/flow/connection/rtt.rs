@@ -6,9 +6,9 @@ use super::history::Side;
 use super::segment::{Segment, distance};
 
 /// Timestamps of one direction that wait for their echo. More are not taken until one comes.
-const MOST_PENDING: usize = 8;
+const MAX_PENDING: usize = 8;
 /// Bytes that they take.
-pub(super) const MOST_HELD: usize = MOST_PENDING * size_of::<(u32, i64)>();
+pub(super) const MAX_BYTES: usize = MAX_PENDING * size_of::<(u32, i64)>();
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundTrips {
@@ -69,12 +69,12 @@ impl Handshake {
     fn segment(&mut self, side: Side, segment: &Segment) {
         let (sequence, time_ns) = (segment.sequence, segment.time_ns);
         match (side, segment.has(SYN), segment.has(ACK)) {
-            (0, true, false) if self.answer.is_none() => again(&mut self.syn, sequence, time_ns),
+            (0, true, false) if self.answer.is_none() => note(&mut self.syn, sequence, time_ns),
             (1, true, true) => {
                 if self.answer.is_none() {
                     self.answer_ns = since(self.syn, segment);
                 }
-                again(&mut self.answer, sequence, time_ns);
+                note(&mut self.answer, sequence, time_ns);
             }
             (0, false, true) if self.answer.is_some() => {
                 self.is_over = true;
@@ -91,7 +91,7 @@ impl Handshake {
     }
 }
 
-fn again(sent: &mut Option<Sent>, sequence: u32, time_ns: i64) {
+fn note(sent: &mut Option<Sent>, sequence: u32, time_ns: i64) {
     let is_repeated = sent.is_some_and(|sent| sent.sequence == sequence);
     *sent = Some(Sent {
         sequence,
@@ -112,7 +112,7 @@ impl Echoes {
     fn sent(&mut self, value: u32, time_ns: i64) {
         if self.newest.is_none_or(|newest| distance(newest, value) > 0) {
             self.newest = Some(value);
-            if self.pending.len() < MOST_PENDING {
+            if self.pending.len() < MAX_PENDING {
                 self.pending.push((value, time_ns));
             }
         }

@@ -106,7 +106,7 @@ fn letters(own: &mut TcpEndpoint, side: Side, segment: &Segment, history: &mut H
         }
         [true, false, false] => {
             let letter = if segment.has(ACK) { 'h' } else { 's' };
-            again(
+            note(
                 history,
                 side,
                 (Event::Syn, letter),
@@ -115,11 +115,11 @@ fn letters(own: &mut TcpEndpoint, side: Side, segment: &Segment, history: &mut H
         }
         [false, true, false] => {
             let at = sequence.wrapping_add(segment.payload);
-            again(history, side, (Event::Fin, 'f'), (&mut own.latest_fin, at));
+            note(history, side, (Event::Fin, 'f'), (&mut own.latest_fin, at));
         }
         [false, false, true] => {
             let latest = &mut own.latest_reset;
-            again(history, side, (Event::Reset, 'r'), (latest, sequence));
+            note(history, side, (Event::Reset, 'r'), (latest, sequence));
         }
         [false, false, false] if segment.payload > 0 => {
             history.once(side, Event::Data, 'd');
@@ -132,7 +132,7 @@ fn letters(own: &mut TcpEndpoint, side: Side, segment: &Segment, history: &mut H
 }
 
 /// Adds a letter for the first event of its kind, and for each with another sequence number than the one before.
-fn again(
+fn note(
     history: &mut History,
     side: Side,
     (event, letter): (Event, char),
@@ -197,7 +197,7 @@ fn change(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, side: Side, segment: &S
                 own.enter(State::Reset);
             }
         }
-        State::Established | State::Partial => go_on(own, peer, segment),
+        State::Established | State::Partial => proceed(own, peer, segment),
         State::Closed => {
             // A side that has closed may reset what the other one still sends.
             if segment.has(RST) && peer.state != State::Closed {
@@ -247,7 +247,7 @@ fn start(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, side: Side, segment: &Se
 }
 
 /// Segments of a side that takes part in a connection.
-fn go_on(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, segment: &Segment) {
+fn proceed(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, segment: &Segment) {
     let is_alone = own.state == State::Partial && peer.state == State::Inactive;
     if segment.has(SYN) && !segment.has(ACK) && is_alone {
         own.enter(State::SynSent);

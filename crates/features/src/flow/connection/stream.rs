@@ -5,9 +5,9 @@ use crate::dissect::tcp_flag;
 use super::segment::{Segment, distance};
 
 /// Missing ranges that are kept. If there is another one, the oldest is given up.
-const MOST_HOLES: usize = 8;
+const MAX_HOLES: usize = 8;
 /// Bytes that they take.
-pub(super) const MOST_HELD: usize = MOST_HOLES * size_of::<Hole>();
+pub(super) const MAX_BYTES: usize = MAX_HOLES * size_of::<Hole>();
 
 /// What one direction has sent, by sequence numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Stream {
     }
 
     fn miss(&mut self, start: u32, end: u32) {
-        if self.holes.len() == MOST_HOLES {
+        if self.holes.len() == MAX_HOLES {
             self.holes.remove(0);
         }
         self.holes.push(Hole { start, end });

@@ -39,7 +39,7 @@ fn captures_from_outside_and_one_made_here() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made.pcap");
-    std::fs::write(&path, capture(&made())).unwrap();
+    std::fs::write(&path, capture(&of_everything())).unwrap();
     let ours = by_rows(&path);
     assert_eq!(ours, by_tshark(&path));
     assert_eq!(ours["10.0.0.1 40000 80"], [3, 1, 0]);
@@ -63,7 +63,7 @@ fn captures_from_outside_and_one_made_here() {
 }
 
 /// A connection with something of everything.
-fn made() -> Vec<Segment> {
+fn of_everything() -> Vec<Segment> {
     let bytes = |from: u32, payload| client(ACK, 101 + from, 101, payload);
     let mut segments = handshake();
     segments.extend([

@@ -141,6 +141,32 @@ fn the_letter_of_a_retransmission_counts_by_powers_of_ten() {
     }
 }
 
+/// A capture of what the servers of 20 connections have sent, and the states and letters of Zeek 8 for it.
+#[test]
+fn the_servers_half_of_connections_from_outside() {
+    const ACK_FIRST: [u64; 8] = [33910, 41164, 41268, 52294, 57189, 58646, 58649, 59246];
+
+    let Some(corpus) = sys::require::corpus() else {
+        return;
+    };
+    let path = corpus.join("pcap/zeek_zeek__ssh.server-side-half-duplex.pcap");
+    let rows = rows(&std::fs::read(path).unwrap());
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        let port = row["src_port"].as_u64().unwrap();
+        let history = if ACK_FIRST.contains(&port) {
+            "^hadf"
+        } else {
+            "^hdaf"
+        };
+        assert_eq!(
+            (&row["conn_state"], &row["history"]),
+            (&"SHR".into(), &history.into())
+        );
+        assert_eq!(row["fwd_packets"], 0);
+    }
+}
+
 #[test]
 fn datagrams_have_a_state_and_other_protocols_none() {
     let (client, server) = (

@@ -142,6 +142,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn connections_and_payloads_cost_those_schemas_alone_that_have_columns_of_them() {
+        let costs = |schema: &Schema| {
+            let limits = schema.options(&Options::default()).limits;
+            (limits.payloads, limits.connections)
+        };
+        let of = |name: &str| costs(find(name).unwrap());
+        assert_eq!(
+            (of("flow.v1"), of("cic.v1")),
+            ((true, false), (false, false))
+        );
+        assert_eq!(of("conn.v1"), (false, true));
+        let schema = find("conn.v1").unwrap();
+        let columns = schema.columns();
+        let followed = columns.iter().filter(|column| column.needs_connection);
+        let names: Vec<String> = followed.map(|column| column.name.to_owned()).collect();
+        assert_eq!(costs(schema.with_null(&names)), (false, false));
+        assert_eq!(costs(schema.without(&names).unwrap()), (false, false));
+    }
+
+    #[test]
     fn names_are_unique_and_every_column_is_defined() {
         for schema in SCHEMAS {
             let columns = schema.columns();

@@ -1,5 +1,5 @@
-//! The connection that a flow is: its state and history as Zeek has them, and of TCP what the sequence numbers and
-//! timestamps tell. Only flows for schemas with such columns have it.
+//! A flow as a connection: its state and history as Zeek has them, and of TCP what sequence numbers and timestamps
+//! tell. Only flows for schemas with such columns have it.
 
 mod checksum;
 mod endpoint;
@@ -52,7 +52,7 @@ pub struct Segments {
     pub rtt_mean_ns: Option<f64>,
 }
 
-/// Bytes of a fingerprint: less, as options have at most 40 bytes, and every quirk is named once.
+/// A fingerprint takes fewer bytes: options have at most 40 bytes, and each quirk is named once.
 const MAX_FINGERPRINT: usize = 320;
 
 /// The most that a flow has on the heap, as the documentation has it.

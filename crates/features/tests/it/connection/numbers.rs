@@ -1,6 +1,9 @@
 //! Retransmissions, segments out of order, windows of zero and round trips.
 
-use super::{ACK, FIN, MILLISECOND, SYN, Segment, client, handshake, row, server};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{ACK, FIN, MILLISECOND, SYN, Segment, capture, client, handshake, row, rows, server};
 
 /// Bytes that the client sends after the handshake, which takes 2 ms.
 fn bytes(from: u32, payload: usize) -> Segment {
@@ -102,6 +105,57 @@ fn more_gaps_than_are_kept_are_retransmissions_when_filled() {
         .collect();
     segments.extend((0..11).map(|part| bytes(200 * part + 100, 100).after(0)));
     assert_eq!(counts(segments), [3, 8]);
+}
+
+#[test]
+fn sequence_numbers_go_on_after_the_greatest() {
+    let first = u32::MAX - 50;
+    let data = |from: u32| client(ACK, first.wrapping_add(1 + from), 101, 40);
+    let row = row(&[
+        client(SYN, first, 0, 0),
+        server(SYN | ACK, 100, first.wrapping_add(1), 0),
+        client(ACK, first.wrapping_add(1), 101, 0),
+        data(0),
+        data(80),
+        data(40),
+        data(0),
+        server(ACK, 101, first.wrapping_add(121), 0),
+        client(FIN | ACK, first.wrapping_add(121), 101, 0),
+        server(FIN | ACK, 101, first.wrapping_add(122), 0),
+    ]);
+    let names = ["conn_state", "history"].map(|name| row[name].as_str().unwrap());
+    assert_eq!(names, ["SF", "ShADTaFf"]);
+    assert_eq!(row["fwd_retransmissions"], 1);
+    assert_eq!(row["fwd_out_of_order_segments"], 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// No segment is counted twice, whatever the flags and numbers are.
+    #[test]
+    fn arbitrary_segments(fields in vec((any::<[bool; 2]>(), any::<u8>(), 0..6_u32, 0..6_u32, 0..3_usize), 1..60)) {
+        const NUMBERS: [u32; 6] = [0, 1, 100, 1 << 31, u32::MAX - 1, u32::MAX];
+
+        let segments: Vec<Segment> = fields
+            .into_iter()
+            .map(|([from_client, is_closed], flags, sequence, acknowledgement, payload)| {
+                let [sequence, acknowledgement] =
+                    [sequence, acknowledgement].map(|index| NUMBERS[index as usize]);
+                let segment = client(flags, sequence, acknowledgement, payload * 700);
+                Segment { from_client, ..segment.window(u16::from(!is_closed)) }
+            })
+            .collect();
+        for row in rows(&capture(&segments)) {
+            for side in ["fwd", "bwd"] {
+                let number = |name: &str| row[format!("{side}_{name}")].as_u64().unwrap();
+                let odd = number("retransmissions") + number("out_of_order_segments");
+                prop_assert!(odd <= number("packets"), "{row}");
+                prop_assert!(number("zero_windows") <= number("packets"), "{row}");
+            }
+            prop_assert!(row["history"].as_str().is_none_or(|letters| letters.len() <= 101));
+        }
+    }
 }
 
 #[test]

@@ -96,6 +96,8 @@ pub struct Column<R> {
     pub definition: &'static str,
     /// It needs the packets themselves, which not every datapath hands over.
     pub needs_payload: bool,
+    /// It is of the state of a connection, which is followed for such columns only.
+    pub needs_connection: bool,
     /// What it is in IPFIX.
     pub element: Option<Element>,
     pub value: Value<R>,
@@ -113,6 +115,7 @@ impl<R> Column<R> {
             unit,
             definition,
             needs_payload: false,
+            needs_connection: false,
             element: None,
             value,
         }
@@ -126,6 +129,12 @@ impl<R> Column<R> {
     pub const fn from_payload(mut self) -> Self {
         self.needs_payload = true;
         self
+    }
+
+    /// Made from the checksums and options of the packets: whoever hands these over hands over payloads, too.
+    pub const fn from_connection(mut self) -> Self {
+        self.needs_connection = true;
+        self.from_payload()
     }
 }
 

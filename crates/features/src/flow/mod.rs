@@ -1,6 +1,7 @@
 //! A flow: what both directions of one conversation have sent, between a start and an end.
 
 mod activity;
+mod connection;
 mod contents;
 mod direction;
 mod moments;
@@ -11,6 +12,7 @@ mod wheel;
 
 pub(crate) use activity::Run;
 pub use activity::{Bulks, Gaps, Periods};
+pub use connection::{Connection, Segments};
 pub use contents::Contents;
 pub use direction::{Direction, Windows};
 pub use moments::{Lengths, Times};
@@ -90,6 +92,8 @@ pub struct Flow {
     pub(crate) remarks: Option<Box<Remarks>>,
     /// What the first payloads tell; nothing where they are not read.
     pub contents: Contents,
+    /// Its state as a connection; nothing where that is not asked for.
+    pub connection: Option<Box<Connection>>,
     pub end: End,
     pub(crate) closing: Closing,
 }
@@ -100,9 +104,33 @@ const _: () = assert!(size_of::<Flow>() <= 768);
 /// How far a TCP connection has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closing {
-    /// The initial sequence number of the first SYN.
-    pub(crate) initial: Option<u32>,
+    /// The initial sequence number of the first SYN, if there was one: smaller than an option of it.
+    sequence: u32,
+    has_sequence: bool,
     pub(crate) reset: bool,
+}
+
+impl Closing {
+    pub(crate) fn new(initial: Option<u32>, reset: bool) -> Self {
+        Self {
+            sequence: initial.unwrap_or(0),
+            has_sequence: initial.is_some(),
+            reset,
+        }
+    }
+
+    /// The initial sequence number of the first SYN.
+    pub(crate) fn initial(self) -> Option<u32> {
+        self.has_sequence.then_some(self.sequence)
+    }
+
+    /// What a later part of the same flow adds.
+    pub(crate) fn and(self, later: Self) -> Self {
+        Self::new(
+            self.initial().or(later.initial()),
+            self.reset || later.reset,
+        )
+    }
 }
 
 impl Flow {
@@ -138,11 +166,9 @@ impl Flow {
             midstream: packet.is_tcp() && (answer || !packet.has_flag(tcp_flag::SYN)),
             remarks: None,
             contents: Contents::default(),
+            connection: None,
             end: End::Stopped,
-            closing: Closing {
-                initial: opening(packet),
-                reset: false,
-            },
+            closing: Closing::new(opening(packet), false),
         }
     }
 
@@ -207,17 +233,27 @@ impl Flow {
             return;
         }
         let is_known = !backward && !self.midstream;
-        let initial = self.closing.initial.filter(|_| is_known);
+        let initial = self.closing.initial().filter(|_| is_known);
         let first = initial.map(|initial| initial.wrapping_add(1));
         self.contents.read(packet, backward.into(), first, gathered);
+    }
+
+    /// Follows the state of the connection with a packet that was added.
+    fn follow(&mut self, packet: &Packet<'_>) {
+        let is_by = |sender| sender == self.initiator;
+        let (is_first_forward, is_forward) = (is_by(self.opener), is_by(packet.sender));
+        let connection = self
+            .connection
+            .get_or_insert_with(|| Box::new(Connection::start(packet, is_first_forward)));
+        connection.add(packet, is_forward);
     }
 
     /// How far the connection has come.
     #[inline]
     fn tcp(&mut self, packet: &Packet<'_>) {
         self.closing.reset |= packet.has_flag(tcp_flag::RST);
-        if self.closing.initial.is_none() {
-            self.closing.initial = opening(packet);
+        if !self.closing.has_sequence {
+            self.closing = Closing::new(opening(packet), self.closing.reset);
         }
     }
 
@@ -238,7 +274,7 @@ impl Flow {
     /// Whether this packet opens another connection between the same endpoints.
     fn is_reopened_by(&self, packet: &Packet<'_>) -> bool {
         let opening = opening(packet);
-        opening.is_some() && opening != self.closing.initial && self.has_ended_once()
+        opening.is_some() && opening != self.closing.initial() && self.has_ended_once()
     }
 
     /// Whether one side has ended its TCP connection.
@@ -253,7 +289,7 @@ impl Flow {
         let mut bytes = [0; 60];
         bytes[..48].copy_from_slice(&self.key.bytes());
         bytes[48..56].copy_from_slice(&self.first_ns.to_be_bytes());
-        match self.closing.initial.filter(|_| !self.midstream) {
+        match self.closing.initial().filter(|_| !self.midstream) {
             Some(initial) => {
                 bytes[56..].copy_from_slice(&initial.to_be_bytes());
                 XxHash64::oneshot(0, &bytes)

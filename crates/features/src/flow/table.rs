@@ -37,6 +37,8 @@ pub struct Limits {
     pub early_packets: Option<u64>,
     /// Whether payloads are read.
     pub payloads: bool,
+    /// Whether the states of connections are followed.
+    pub connections: bool,
     /// Bytes of each payload that rows about packets have.
     pub payload_bytes: usize,
 }
@@ -59,6 +61,7 @@ impl Default for Limits {
             steps: 10,
             early_packets: None,
             payloads: true,
+            connections: false,
             payload_bytes: 0,
         }
     }
@@ -152,6 +155,9 @@ impl Table {
         flow.add(packet, &self.timers.gaps, self.limits.steps);
         if self.limits.payloads {
             flow.read(packet, &mut self.gathered);
+        }
+        if self.limits.connections {
+            flow.follow(packet);
         }
         if let Some(linger_ns) = self.timers.linger_ns
             && !was_closed

@@ -105,8 +105,8 @@ fn ended_before(timers: &Timers, flow: &Flow, part: &Flow) -> Option<End> {
     if part.first_ns.saturating_sub(flow.first_ns) >= timers.active_ns {
         return Some(End::Active);
     }
-    let opening = part.closing.initial.filter(|_| !part.midstream);
-    let reopened = opening.is_some() && opening != flow.closing.initial && flow.has_ended_once();
+    let opening = part.closing.initial().filter(|_| !part.midstream);
+    let reopened = opening.is_some() && opening != flow.closing.initial() && flow.has_ended_once();
     (timers.linger_ns.is_some() && reopened).then_some(End::Closed)
 }
 
@@ -125,8 +125,7 @@ fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
     flow.gaps = Times::default();
     flow.periods = Periods::new(Times::default(), Times::default(), flow.duration_ns(), 0);
     flow.remarks = flow.remarks().and(&part.remarks()).held();
-    flow.closing.reset |= part.closing.reset;
-    flow.closing.initial = flow.closing.initial.or(part.closing.initial);
+    flow.closing = flow.closing.and(part.closing);
 }
 
 fn turn_round(part: &mut Flow) {

@@ -80,14 +80,12 @@ impl From<&types::flow> for Flow {
             }
             .held(),
             contents: Contents::none(),
+            connection: None,
             end: ENDS
                 .get(usize::from(record.end))
                 .copied()
                 .unwrap_or(End::Stopped),
-            closing: Closing {
-                initial: has(INITIAL).then_some(record.initial),
-                reset: has(RESET),
-            },
+            closing: Closing::new(has(INITIAL).then_some(record.initial), has(RESET)),
         }
     }
 }

@@ -278,5 +278,8 @@ mod tests {
         let packets = given("packet.v1", "ttl");
         assert!(packets.contains(&"xdp-ringbuf") && !packets.contains(&"xdp-flow"));
         assert!(!given("nprint.v1", "bits").contains(&"xdp-ringbuf"));
+        assert_eq!(given("conn.v1", "packets").len(), all.len());
+        let states = given("conn.v1", "conn_state");
+        assert_eq!(states, ["pcap", "recv", "tpacket", "af-xdp"]);
     }
 }

@@ -3,6 +3,7 @@
 
 mod cic;
 mod columns;
+mod conn;
 mod flags;
 mod flow;
 mod ipfix;
@@ -55,6 +56,7 @@ pub struct Description {
     pub unit: &'static str,
     pub definition: &'static str,
     pub needs_payload: bool,
+    pub needs_connection: bool,
 }
 
 /// Every schema, the default first.
@@ -66,6 +68,7 @@ pub const SCHEMAS: &[Schema] = &[
     packet::SCHEMA,
     nprint::SCHEMA,
     tree::SCHEMA,
+    conn::SCHEMA,
 ];
 
 /// The schema of this name.
@@ -82,7 +85,10 @@ impl Schema {
             options.by_vlan = true;
             options.ignore_icmp_id = true;
         }
-        options.limits.payloads &= self.needs_payload();
+        let columns = self.columns();
+        let mut readers = columns.iter().filter(|column| column.needs_payload);
+        options.limits.payloads &= readers.any(|column| !column.needs_connection);
+        options.limits.connections = columns.iter().any(|column| column.needs_connection);
         if self.flow_columns().is_none() {
             options.limits.steps = 0;
             options.limits.early_packets = None;
@@ -124,6 +130,7 @@ fn describe<R>(groups: &[&[Column<R>]]) -> Vec<Description> {
         unit: column.unit.name(),
         definition: column.definition,
         needs_payload: column.needs_payload,
+        needs_connection: column.needs_connection,
     };
     groups.iter().copied().flatten().map(describe).collect()
 }
@@ -133,6 +140,26 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn connections_and_payloads_cost_those_schemas_alone_that_have_columns_of_them() {
+        let costs = |schema: &Schema| {
+            let limits = schema.options(&Options::default()).limits;
+            (limits.payloads, limits.connections)
+        };
+        let of = |name: &str| costs(find(name).unwrap());
+        assert_eq!(
+            (of("flow.v1"), of("cic.v1")),
+            ((true, false), (false, false))
+        );
+        assert_eq!(of("conn.v1"), (false, true));
+        let schema = find("conn.v1").unwrap();
+        let columns = schema.columns();
+        let followed = columns.iter().filter(|column| column.needs_connection);
+        let names: Vec<String> = followed.map(|column| column.name.to_owned()).collect();
+        assert_eq!(costs(schema.with_null(&names)), (false, false));
+        assert_eq!(costs(schema.without(&names).unwrap()), (false, false));
+    }
 
     #[test]
     fn names_are_unique_and_every_column_is_defined() {

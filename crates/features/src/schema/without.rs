@@ -85,9 +85,13 @@ fn clear_payload<R>(
     names: &[String],
 ) -> &'static [&'static [Column<R>]] {
     let columns = groups.iter().copied().flatten().copied();
-    let columns = columns.map(|column| Column {
-        needs_payload: column.needs_payload && !names.iter().any(|name| name == column.name),
-        ..column
+    let columns = columns.map(|column| {
+        let is_null = names.iter().any(|name| name == column.name);
+        Column {
+            needs_payload: column.needs_payload && !is_null,
+            needs_connection: column.needs_connection && !is_null,
+            ..column
+        }
     });
     let columns: &'static [Column<R>] = columns.collect::<Vec<_>>().leak();
     vec![columns].leak()

@@ -4,6 +4,7 @@
 mod cic_defects;
 mod collectors;
 mod common;
+mod connection;
 mod expressions;
 mod files;
 mod filter_tcpdump;

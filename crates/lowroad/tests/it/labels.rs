@@ -54,6 +54,7 @@ fn every_schema_with_addresses_has_a_column_label() {
         ("cic.v1", 1),
         ("nfstream.v1", 1),
         ("ipfix", 1),
+        ("conn.v1", 1),
         ("packet.v1", 2),
     ] {
         let output = features(folder.path(), &["-o", "out.jsonl", "--schema", schema]);

@@ -12,7 +12,8 @@ mod windows;
 use std::fmt::Write;
 
 use super::{Rows, Rules, Schema, flags};
-use crate::flow::Direction;
+use crate::column::Column;
+use crate::flow::{Direction, Flow};
 use crate::text;
 
 pub(super) const SCHEMA: Schema = Schema {
@@ -31,6 +32,9 @@ pub(super) const SCHEMA: Schema = Schema {
         remarks::COLUMNS,
     ]),
 };
+
+/// Of every schema whose flows are to be found in the rows of this one.
+pub(super) const IDENTITY: &[Column<Flow>] = identity::COLUMNS;
 
 /// A value of a direction that has sent something.
 pub(super) fn of<T>(direction: &Direction, value: fn(&Direction) -> T) -> Option<T> {

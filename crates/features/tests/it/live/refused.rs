@@ -59,7 +59,7 @@ fn the_kernel_refuses_columns_made_from_payload_and_names_who_gives_them() {
     }
     for datapath in datapaths() {
         let name = datapath.name();
-        for schema in ["flow.v1", "packet.v1", "nprint.v1"] {
+        for schema in ["flow.v1", "packet.v1", "nprint.v1", "conn.v1"] {
             match refused(name, schema) {
                 Some(why) => assert!(why.contains("tpacket") && why.contains(name), "{why}"),
                 None => assert!(!reads_headers_only(name), "{name}"),

@@ -1,0 +1,161 @@
+//! A flow as a connection: its state and history as Zeek has them, and of TCP what sequence numbers and timestamps
+//! tell. Only flows for schemas with such columns have it.
+
+mod checksum;
+mod endpoint;
+mod fingerprint;
+mod history;
+mod options;
+mod rtt;
+mod segment;
+mod states;
+mod stream;
+
+use packet::protocol;
+
+use crate::dissect::{Packet, tcp_flag};
+use history::{Event, History, Side};
+use rtt::RoundTrips;
+use segment::Segment;
+use states::States;
+
+/// Without a handshake, as long as this a missing range may be late rather than lost.
+const REORDERING_NS: u64 = 3_000_000;
+
+/// A TCP connection, or what passes between two UDP ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    history: History,
+    wrong_checksums: [u32; 2],
+    /// The sides that have sent a datagram.
+    is_active: [bool; 2],
+    is_udp: bool,
+    tcp: Option<Box<Tcp>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tcp {
+    states: States,
+    round_trips: RoundTrips,
+    /// Of the originator's first SYN.
+    fingerprint: Option<Box<str>>,
+}
+
+/// A side's numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Segments {
+    pub retransmissions: u64,
+    pub out_of_order: u64,
+    pub zero_windows: u64,
+    /// From timestamps that it has sent to their echoes, in nanoseconds.
+    pub rtt_min_ns: Option<u64>,
+    pub rtt_mean_ns: Option<f64>,
+}
+
+/// A fingerprint takes fewer bytes: options have at most 40 bytes, and each quirk is named once.
+const MAX_FINGERPRINT: usize = 320;
+
+/// The most that a flow has on the heap, as the documentation has it.
+const _: () = assert!(
+    size_of::<Connection>()
+        + history::MAX_BYTES
+        + size_of::<Tcp>()
+        + 2 * (stream::MAX_BYTES + rtt::MAX_BYTES)
+        + MAX_FINGERPRINT
+        <= 1536
+);
+
+impl Connection {
+    /// A connection whose first packet the originator has sent, or the responder.
+    pub(super) fn start(packet: &Packet<'_>, is_by_originator: bool) -> Self {
+        Self {
+            history: if is_by_originator {
+                History::default()
+            } else {
+                History::flipped()
+            },
+            is_udp: packet.key.protocol == protocol::UDP,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the next packet. One with a wrong checksum is not received, and changes nothing but the history.
+    pub(super) fn add(&mut self, packet: &Packet<'_>, is_by_originator: bool) {
+        let side = Side::from(!is_by_originator);
+        if packet.headless || !(packet.is_tcp() || self.is_udp) {
+            return;
+        }
+        if checksum::is_wrong(packet) {
+            let count = &mut self.wrong_checksums[side];
+            self.history.scaled(side, 'c', count);
+            return;
+        }
+        if self.is_udp {
+            self.is_active[side] = true;
+            self.history.once(side, Event::Data, 'd');
+        } else if let Some(segment) = Segment::of(packet) {
+            self.segment(packet, side, &segment);
+        }
+    }
+
+    fn segment(&mut self, packet: &Packet<'_>, side: Side, segment: &Segment) {
+        const OPENING: u8 = tcp_flag::SYN | tcp_flag::ACK | tcp_flag::FIN | tcp_flag::RST;
+
+        let tcp = self.tcp.get_or_insert_default();
+        if side == 0 && segment.flags & OPENING == tcp_flag::SYN && tcp.fingerprint.is_none() {
+            tcp.fingerprint = fingerprint::of(packet);
+        }
+        tcp.round_trips.segment(side, segment);
+        let handshake = &tcp.round_trips.handshake;
+        let reordering_ns = handshake.total_ns().unwrap_or(REORDERING_NS);
+        let history = &mut self.history;
+        tcp.states.segment(side, segment, reordering_ns, history);
+    }
+
+    /// The state by the names of Zeek's conn.log.
+    pub fn state(&self) -> &'static str {
+        match (&self.tcp, self.is_active) {
+            (Some(tcp), _) => tcp.states.name(&self.history),
+            (None, [true, true]) => "SF",
+            (None, [true, false]) => "S0",
+            (None, [false, true]) => "SHR",
+            (None, [false, false]) => "OTH",
+        }
+    }
+
+    /// The history by the letters of Zeek's conn.log; none where there was nothing to tell.
+    pub fn history(&self) -> Option<&str> {
+        Some(self.history.letters()).filter(|letters| !letters.is_empty())
+    }
+
+    /// The numbers of a side of a TCP connection: 0 is the originator.
+    pub fn segments(&self, side: usize) -> Option<Segments> {
+        let tcp = self.tcp.as_ref()?;
+        let (end, echoes) = (
+            tcp.states.ends.get(side)?,
+            tcp.round_trips.timestamps.get(side)?,
+        );
+        Some(Segments {
+            retransmissions: end.stream.retransmissions,
+            out_of_order: end.stream.out_of_order,
+            zero_windows: end.zero_windows,
+            rtt_min_ns: echoes.least_ns(),
+            rtt_mean_ns: echoes.mean_ns(),
+        })
+    }
+
+    /// From the SYN to the SYN with ACK, in nanoseconds.
+    pub fn answer_ns(&self) -> Option<u64> {
+        self.tcp.as_ref()?.round_trips.handshake.answer_ns
+    }
+
+    /// From the SYN with ACK to the ACK, in nanoseconds.
+    pub fn end_of_handshake_ns(&self) -> Option<u64> {
+        self.tcp.as_ref()?.round_trips.handshake.end_ns
+    }
+
+    /// The fingerprint of the originator's SYN in the form of p0f's signatures.
+    pub fn syn_fingerprint(&self) -> Option<&str> {
+        self.tcp.as_ref()?.fingerprint.as_deref()
+    }
+}

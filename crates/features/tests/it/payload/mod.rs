@@ -7,5 +7,6 @@ mod flows;
 mod fuzz;
 mod hello;
 mod ja4;
+mod quic;
 mod stream;
 mod tshark;

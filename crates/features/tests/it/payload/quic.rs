@@ -1,0 +1,352 @@
+//! ClientHellos in QUIC: packets made by hand, in every order, and what a flow keeps of them.
+
+use features::payload::quic::{Connection, MOST_DATAGRAMS};
+use features::payload::tls::{ClientHello, LONGEST};
+use proptest::prelude::*;
+use ring::aead::quic::{AES_128, HeaderProtectionKey};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, KeyType, Okm, Prk, Salt};
+
+use super::fuzz::{damaged, for_ten_seeds};
+use super::hello::{Hello, alpn, browser};
+
+/// A version with its salt, its labels and the number of its Initial packets.
+#[derive(Clone, Copy)]
+pub(crate) struct Version {
+    number: u32,
+    salt: [u8; 20],
+    label: &'static str,
+    kind: u8,
+}
+
+pub(crate) const V1: Version = Version {
+    number: 1,
+    salt: *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a",
+    label: "quic",
+    kind: 0,
+};
+
+pub(crate) const V2: Version = Version {
+    number: 0x6b33_43cf,
+    salt: *b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e\x26\x9d\xcb\xf9\xbd\x2e\xd9",
+    label: "quicv2",
+    kind: 1,
+};
+
+/// Reserved to exercise version negotiation; this client protects its packets in its own way.
+const RESERVED: Version = Version {
+    number: 0x1a2a_3a4a,
+    salt: [7; 20],
+    ..V1
+};
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+fn expand(secret: &Prk, label: &str, length: usize) -> Vec<u8> {
+    let label = format!("tls13 {label}");
+    let info = [0, length as u8, label.len() as u8];
+    let info = [&info[..], label.as_bytes(), &[0]];
+    let mut key = vec![0; length];
+    let expanded: Okm<'_, Length> = secret.expand(&info, Length(length)).unwrap();
+    expanded.fill(&mut key).unwrap();
+    key
+}
+
+/// A client's Initial packet.
+#[derive(Clone)]
+pub(crate) struct Initial {
+    pub(crate) version: Version,
+    /// The connection ID that the keys follow from.
+    pub(crate) origin: Vec<u8>,
+    pub(crate) destination: Vec<u8>,
+    pub(crate) token: Vec<u8>,
+    pub(crate) number: u32,
+    pub(crate) frames: Vec<u8>,
+}
+
+impl Initial {
+    pub(crate) fn new(version: Version, destination: &[u8], frames: Vec<u8>) -> Self {
+        Self {
+            version,
+            origin: destination.to_vec(),
+            destination: destination.to_vec(),
+            token: Vec::new(),
+            number: 0,
+            frames,
+        }
+    }
+
+    pub(crate) fn seal(&self) -> Vec<u8> {
+        let initial = Salt::new(HKDF_SHA256, &self.version.salt).extract(&self.origin);
+        let secret = Prk::new_less_safe(HKDF_SHA256, &expand(&initial, "client in", 32));
+        let of = |what: &str, length| {
+            expand(&secret, &format!("{} {what}", self.version.label), length)
+        };
+        let mut header = vec![0xc3 | self.version.kind << 4];
+        header.extend(self.version.number.to_be_bytes());
+        for id in [&self.destination[..], b"client"] {
+            header.push(id.len() as u8);
+            header.extend(id);
+        }
+        header.extend(varint(self.token.len()));
+        header.extend(&self.token);
+        header.extend(varint(4 + self.frames.len() + 16));
+        let number_at = header.len();
+        header.extend(self.number.to_be_bytes());
+        let mut nonce: [u8; 12] = of("iv", 12).try_into().unwrap();
+        for (byte, number) in nonce[8..].iter_mut().zip(self.number.to_be_bytes()) {
+            *byte ^= number;
+        }
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &of("key", 16)).unwrap());
+        let mut payload = self.frames.clone();
+        key.seal_in_place_append_tag(nonce, Aad::from(&header), &mut payload)
+            .unwrap();
+        let protection = HeaderProtectionKey::new(&AES_128, &of("hp", 16)).unwrap();
+        let [first, number @ ..] = protection.new_mask(&payload[..16]).unwrap();
+        header[0] ^= first & 0x0f;
+        for (byte, mask) in header[number_at..].iter_mut().zip(number) {
+            *byte ^= mask;
+        }
+        [header, payload].concat()
+    }
+}
+
+fn varint(number: usize) -> [u8; 4] {
+    (u32::try_from(number).unwrap() | 0x8000_0000).to_be_bytes()
+}
+
+/// A CRYPTO frame with a part of a message.
+fn crypto(message: &[u8], at: usize, length: usize) -> Vec<u8> {
+    let data = &message[at..(at + length).min(message.len())];
+    [&[6][..], &varint(at), &varint(data.len()), data].concat()
+}
+
+fn whole(message: &[u8]) -> Vec<u8> {
+    let mut frames = crypto(message, 0, message.len());
+    frames.resize(frames.len().max(1162), 0);
+    frames
+}
+
+/// A message in packets of 1000 bytes, in two frames each, the second before the first.
+fn in_packets(message: &[u8], version: Version, destination: &[u8]) -> Vec<Initial> {
+    let packet = |at| {
+        let mut frames = vec![2, 0, 0, 0, 0, 1];
+        frames.extend(crypto(message, at + 500, 500));
+        frames.push(0);
+        frames.extend(crypto(message, at, 510));
+        Initial::new(version, destination, frames)
+    };
+    let starts = (0..message.len().saturating_sub(500)).step_by(1000);
+    starts.map(packet).collect()
+}
+
+fn hello() -> ClientHello {
+    let over_tcp = browser().read();
+    ClientHello {
+        ja4: over_tcp.ja4.replacen('t', "q", 1),
+        ..over_tcp
+    }
+}
+
+/// Feeds the client's datagrams.
+fn fed<'a>(datagrams: impl IntoIterator<Item = &'a Vec<u8>>) -> Connection {
+    let mut datagrams = datagrams.into_iter().peekable();
+    let mut connection = Connection::new(datagrams.peek().unwrap()).unwrap();
+    for datagram in datagrams {
+        connection.feed(0, datagram);
+    }
+    connection
+}
+
+/// The version negotiation packet and the Retry of a server.
+fn version_negotiation() -> Vec<u8> {
+    [&[0xc0, 0, 0, 0, 0, 6][..], b"client", &[8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1]].concat()
+}
+
+fn retry() -> Vec<u8> {
+    [&[0xf0, 0, 0, 0, 1, 6][..], b"client", &[8], b"retried!", b"token", &[9; 16]].concat()
+}
+
+/// The client's datagrams of each case; each has the browser's hello.
+pub(crate) fn cases() -> Vec<(&'static str, u32, Vec<Vec<u8>>)> {
+    let message = browser().message();
+    let single = |version, id: &[u8]| Initial::new(version, id, whole(&message));
+    let sealed = |packets: Vec<Initial>| packets.iter().map(Initial::seal).collect::<Vec<_>>();
+    let two = in_packets(&message, V1, b"original");
+    let [first, second] = [two[0].seal(), two[1].seal()];
+    // The client has taken up the server's connection ID, which needs no other keys.
+    let moved = Initial {
+        destination: b"of the server".to_vec(),
+        ..two[1].clone()
+    };
+    let retried = Initial {
+        token: b"token".to_vec(),
+        ..single(V1, b"retried!")
+    };
+    let early = [&[0xd0, 0, 0, 0, 1, 8][..], b"original", &[0, 20], &[5; 20]].concat();
+    let other_id = Initial::new(V1, b"of another", whole(&message)).seal();
+    vec![
+        ("version 1", 1, sealed(vec![single(V1, b"original")])),
+        ("version 2", V2.number, sealed(vec![single(V2, b"original")])),
+        ("ID of 20 bytes", 1, sealed(vec![single(V1, &[7; 20])])),
+        ("no ID", 1, sealed(vec![single(V1, b"")])),
+        ("in order", 1, vec![first.clone(), second.clone()]),
+        ("out of order", 1, vec![second.clone(), first.clone()]),
+        ("twice", 1, vec![first.clone(), first.clone(), second.clone()]),
+        ("coalesced", 1, vec![[&first[..], &second].concat()]),
+        ("behind 0-RTT", 1, vec![[&early[..], &first, &second].concat()]),
+        ("0-RTT first", 1, vec![early, first.clone(), second.clone()]),
+        ("server's ID", 1, vec![first.clone(), moved.seal()]),
+        ("a stranger's packet behind", 1, vec![[&first[..], &other_id].concat(), second]),
+        ("after a Retry", 1, vec![first.clone(), retried.seal()]),
+        (
+            "after a version negotiation",
+            1,
+            sealed(vec![single(RESERVED, b"original"), single(V1, b"other ID")]),
+        ),
+        (
+            "version 2 after half in version 1",
+            V2.number,
+            vec![first, Initial { version: V2, ..two[1].clone() }.seal()],
+        ),
+    ]
+}
+
+#[test]
+fn hellos_in_every_form_are_found() {
+    for (name, version, datagrams) in cases() {
+        let connection = fed(&datagrams);
+        assert_eq!(connection.hello(), Some(&hello()), "{name}");
+        assert_eq!(connection.version(), version, "{name}");
+        assert_eq!((connection.held(), connection.has_gap()), (0, false), "{name}");
+        assert!(connection.is_over(0) && connection.is_over(1), "{name}");
+    }
+}
+
+#[test]
+fn the_server_ends_its_own_search() {
+    let message = browser().message();
+    let two = in_packets(&message, V1, b"original");
+    let mut connection = fed([&two[0].seal()]);
+    connection.feed(1, &Initial::new(V1, b"client", whole(&message)).seal());
+    assert_eq!((connection.is_over(1), connection.hello()), (true, None));
+    connection.feed(0, &two[1].seal());
+    assert_eq!(connection.hello(), Some(&hello()));
+    for answer in [version_negotiation(), retry()] {
+        let mut connection = fed([&Initial::new(RESERVED, b"original", whole(&message)).seal()]);
+        connection.feed(1, &answer);
+        connection.feed(0, &Initial::new(V1, b"retried!", whole(&message)).seal());
+        assert_eq!(connection.hello(), Some(&hello()));
+    }
+}
+
+#[test]
+fn what_is_not_quic_costs_one_look() {
+    let initial = Initial::new(V1, b"original", whole(&browser().message())).seal();
+    let with = |at: usize, byte: u8| {
+        let mut datagram = initial.clone();
+        datagram[at] = byte;
+        datagram
+    };
+    let short = Initial::new(RESERVED, b"original", vec![0; 40]).seal();
+    for datagram in [with(0, 0x43), with(4, 0), with(4, 2), short, vec![], vec![0xc0, 0, 0, 0, 1]] {
+        assert_eq!(Connection::new(&datagram), None);
+    }
+}
+
+#[test]
+fn a_missing_or_cut_packet_is_a_gap() {
+    let message = browser().message();
+    let two = in_packets(&message, V1, b"original");
+    let mut half = fed([&two[0].seal()]);
+    assert!(half.held() > 0);
+    half.end(0);
+    assert_eq!((half.hello(), half.has_gap(), half.held()), (None, true, 0));
+    let whole = Initial::new(V1, b"original", whole(&message)).seal();
+    let mut cut = fed([&whole[..600].to_vec()]);
+    cut.end(0);
+    assert_eq!((cut.hello(), cut.has_gap()), (None, true));
+    // A client that closes has no hello, and none is missing.
+    let close = Initial::new(V1, b"original", vec![0x1c, 0, 0, 1, b'x', 0, 0, 0]).seal();
+    let mut closed = fed([&close]);
+    closed.end(0);
+    assert_eq!((closed.hello(), closed.has_gap()), (None, false));
+}
+
+#[test]
+fn searches_have_an_end() {
+    let noise = Initial { origin: b"unknown".to_vec(), ..Initial::new(V1, b"original", vec![0; 1162]) }.seal();
+    let padding = Initial::new(V1, b"original", vec![0; 1162]).seal();
+    for (datagram, most) in [(noise, MOST_DATAGRAMS - 1), (padding, MOST_DATAGRAMS)] {
+        let mut connection = Connection::new(&datagram).unwrap();
+        let until_end = (1..=MOST_DATAGRAMS).find(|_| {
+            connection.feed(0, &datagram);
+            connection.is_over(0)
+        });
+        assert!(until_end.is_some_and(|datagrams| datagrams <= most));
+        assert_eq!(connection.held(), 0);
+    }
+    // Far apart, and too far.
+    let scattered = (0..200).flat_map(|piece| crypto(&[1; 800], 4 * piece, 1)).collect();
+    let beyond = crypto(&[1; LONGEST + 1], LONGEST, 1);
+    for frames in [scattered, beyond] {
+        let connection = fed([&Initial::new(V1, b"original", frames).seal()]);
+        assert!(connection.is_over(0) && connection.held() == 0);
+    }
+}
+
+#[test]
+fn protocols_are_listed() {
+    for (protocols, expected) in [
+        (&[&b"h3"[..], b"H3-29"][..], Some("h3,H3-29")),
+        (&[b"a,b", b"\x0a"], Some("a\\044b,\\010")),
+        (&[], None),
+        (&[&[b'x'; 255], b"y"], Some(&*"x".repeat(255))),
+    ] {
+        let hello = Hello { version: 0x0303, ciphers: vec![1], extensions: vec![alpn(protocols)] };
+        let connection = fed([&Initial::new(V1, b"original", whole(&hello.message())).seal()]);
+        let read = connection.hello().unwrap();
+        assert_eq!(read.alpn.as_deref(), expected);
+    }
+}
+
+/// Frames damaged before they are sealed, datagrams damaged after, and noise.
+#[test]
+fn damage() {
+    let check = |datagrams: &[Vec<u8>]| {
+        let Some(mut connection) = datagrams.first().and_then(|first| Connection::new(first)) else {
+            return;
+        };
+        for (at, datagram) in datagrams.iter().enumerate() {
+            connection.feed(at % 2, datagram);
+            assert!(connection.held() <= 2 * (LONGEST + 4096));
+        }
+        if let Some(hello) = connection.hello() {
+            assert_eq!(hello.ja4.len(), 36);
+        }
+        connection.end(0);
+        connection.end(1);
+        assert_eq!(connection.held(), 0);
+    };
+    let message = browser().message();
+    let packets = in_packets(&message, V1, b"original");
+    let frames = damaged(packets[0].frames.clone());
+    for_ten_seeds(&prop::collection::vec(frames, 1..3), |frames| {
+        let seal = |frames| Initial::new(V1, b"original", frames).seal();
+        check(&frames.into_iter().map(seal).collect::<Vec<_>>());
+    });
+    let datagram = damaged(packets.iter().flat_map(Initial::seal).collect());
+    for_ten_seeds(&prop::collection::vec(datagram, 1..3), |datagrams| check(&datagrams));
+    let noise = prop::collection::vec(any::<u8>(), 0..300);
+    for_ten_seeds(&noise, |mut bytes| {
+        bytes.splice(..0, [0xc0, 0, 0, 0, 1]);
+        check(&[bytes]);
+    });
+}

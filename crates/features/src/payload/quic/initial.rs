@@ -143,9 +143,18 @@ mod tests {
     ];
 
     fn bytes(hexadecimal: &str) -> Vec<u8> {
-        let digit = |byte: u8| (byte as char).to_digit(16).and_then(|digit| digit.try_into().ok());
+        let digit = |byte: u8| {
+            (byte as char)
+                .to_digit(16)
+                .and_then(|digit| digit.try_into().ok())
+        };
         let digits: Vec<u8> = hexadecimal.bytes().filter_map(digit).collect();
-        digits.as_chunks().0.iter().map(|[high, low]| high << 4 | low).collect()
+        digits
+            .as_chunks()
+            .0
+            .iter()
+            .map(|[high, low]| high << 4 | low)
+            .collect()
     }
 
     fn plain() -> Vec<u8> {

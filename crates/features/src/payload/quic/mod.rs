@@ -15,11 +15,11 @@ mod header;
 mod initial;
 mod version;
 
+use super::tls::{ClientHello, Reason};
 use crypto::CryptoStream;
 use frame::CryptoFrames;
 use header::{Kind, LongHeader};
 use initial::Keys;
-use super::tls::{ClientHello, Reason};
 use version::Protection;
 
 /// Datagrams of a direction that are looked at. A ClientHello of 16 KiB takes 14 of them.

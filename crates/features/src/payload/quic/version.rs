@@ -66,19 +66,8 @@ const DRAFT_22: Protection = Protection::with_salt([
     0x7a, 0x02, 0x64, 0x4a,
 ]);
 
-/// Google's T050 and T051: its own QUIC with the TLS handshake.
-const T050: Protection = Protection::with_salt([
-    0x7f, 0xf5, 0x79, 0xe5, 0xac, 0xd0, 0x72, 0x91, 0x55, 0x80, 0x30, 0x4c, 0x43, 0xa2, 0x36, 0x7c,
-    0x60, 0x48, 0x83, 0x10,
-]);
-
-const T051: Protection = Protection::with_salt([
-    0x7a, 0x4e, 0xde, 0xf4, 0xe7, 0xcc, 0xee, 0x5f, 0xa4, 0x50, 0x6c, 0x19, 0x12, 0x4f, 0xc8, 0xcc,
-    0xda, 0x6e, 0x03, 0x3d,
-]);
-
-/// The protections to try for a version; none for one that is not read, such as Google's before T050.
-/// mvfst is Facebook's. What a client does in a version that is reserved to exercise negotiation
+/// The protections to try for a version; none for one that is not read, such as those of Google
+/// before the standard. `0xface_b...` are those of Facebook's mvfst. What a client does in a version that is reserved to exercise negotiation
 /// (RFC 9000, 15) is its own affair: it may use those of the version that it speaks.
 pub(super) fn protections(version: u32) -> &'static [Protection] {
     match version {
@@ -87,8 +76,6 @@ pub(super) fn protections(version: u32) -> &'static [Protection] {
         0xff00_001d..=0xff00_0020 => &[DRAFT_29],
         0xff00_0017..=0xff00_001c | 0xface_b002 | 0xface_b00e => &[DRAFT_23],
         0xff00_0016 | 0xface_b001 => &[DRAFT_22],
-        0x5430_3530 => &[T050],
-        0x5430_3531 => &[T051],
         _ if is_reserved(version) => &[V1, DRAFT_29],
         _ => &[],
     }

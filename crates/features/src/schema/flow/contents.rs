@@ -1,4 +1,5 @@
-//! What the first payloads tell: whom a client calls, with what, and how random it looks.
+//! What the first payloads tell: whom a client calls, with what, and how random it looks. Columns of QUIC
+//! have names of their own, since a flow's transport decides which of the two it can have.
 
 use crate::column::{Column, Unit, Value};
 use crate::flow::Flow;
@@ -63,7 +64,7 @@ pub(super) const COLUMNS: &[Column<Flow>] = &[
     Column::new(
         "quic_version",
         Unit::None,
-        "Version of the QUIC packet that completed the ClientHello, else of the last long header that was looked at; null if no direction of the UDP flow starts with a long header of version 1 or 2, drafts 22 to 34, mvfst, T050, T051, or, in 1200 bytes, of a reserved version (0x?a?a?a?a).",
+        "Version of the QUIC packet that completed the ClientHello, else of the last long header that was looked at; null if no direction of the UDP flow starts with a long header of version 1 or 2, drafts 22 to 34, mvfst, or, in 1200 bytes, of a reserved version (0x?a?a?a?a).",
         Value::U32(|f: &Flow| f.contents.quic().map(Connection::version)),
     )
     .from_payload(),

@@ -8,5 +8,6 @@ mod fuzz;
 mod hello;
 mod ja4;
 mod quic;
+mod quic_captures;
 mod stream;
 mod tshark;

@@ -11,7 +11,7 @@ use super::fuzz::{damaged, for_ten_seeds};
 use super::hello::{Hello, alpn, browser};
 
 /// A version with its salt, its labels and the number of its Initial packets.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Version {
     number: u32,
     salt: [u8; 20],
@@ -59,7 +59,7 @@ fn expand(secret: &Prk, label: &str, length: usize) -> Vec<u8> {
 }
 
 /// A client's Initial packet.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Initial {
     pub(crate) version: Version,
     /// The connection ID that the keys follow from.
@@ -85,9 +85,8 @@ impl Initial {
     pub(crate) fn seal(&self) -> Vec<u8> {
         let initial = Salt::new(HKDF_SHA256, &self.version.salt).extract(&self.origin);
         let secret = Prk::new_less_safe(HKDF_SHA256, &expand(&initial, "client in", 32));
-        let of = |what: &str, length| {
-            expand(&secret, &format!("{} {what}", self.version.label), length)
-        };
+        let of =
+            |what: &str, length| expand(&secret, &format!("{} {what}", self.version.label), length);
         let mut header = vec![0xc3 | self.version.kind << 4];
         header.extend(self.version.number.to_be_bytes());
         for id in [&self.destination[..], b"client"] {
@@ -124,6 +123,7 @@ fn varint(number: usize) -> [u8; 4] {
 
 /// A CRYPTO frame with a part of a message.
 fn crypto(message: &[u8], at: usize, length: usize) -> Vec<u8> {
+    let at = at.min(message.len());
     let data = &message[at..(at + length).min(message.len())];
     [&[6][..], &varint(at), &varint(data.len()), data].concat()
 }
@@ -134,17 +134,16 @@ fn whole(message: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// A message in packets of 1000 bytes, in two frames each, the second before the first.
+/// A message in packets of 800 bytes, in two frames each, the second before the first; they overlap.
 fn in_packets(message: &[u8], version: Version, destination: &[u8]) -> Vec<Initial> {
     let packet = |at| {
         let mut frames = vec![2, 0, 0, 0, 0, 1];
-        frames.extend(crypto(message, at + 500, 500));
+        frames.extend(crypto(message, at + 400, 400));
         frames.push(0);
-        frames.extend(crypto(message, at, 510));
+        frames.extend(crypto(message, at, 410));
         Initial::new(version, destination, frames)
     };
-    let starts = (0..message.len().saturating_sub(500)).step_by(1000);
-    starts.map(packet).collect()
+    (0..message.len()).step_by(800).map(packet).collect()
 }
 
 fn hello() -> ClientHello {
@@ -167,65 +166,129 @@ fn fed<'a>(datagrams: impl IntoIterator<Item = &'a Vec<u8>>) -> Connection {
 
 /// The version negotiation packet and the Retry of a server.
 fn version_negotiation() -> Vec<u8> {
-    [&[0xc0, 0, 0, 0, 0, 6][..], b"client", &[8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1]].concat()
+    [
+        &[0xc0, 0, 0, 0, 0, 6][..],
+        b"client",
+        &[8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1],
+    ]
+    .concat()
 }
 
 fn retry() -> Vec<u8> {
-    [&[0xf0, 0, 0, 0, 1, 6][..], b"client", &[8], b"retried!", b"token", &[9; 16]].concat()
+    [
+        &[0xf0, 0, 0, 0, 1, 6][..],
+        b"client",
+        &[8],
+        b"retried!",
+        b"token",
+        &[9; 16],
+    ]
+    .concat()
 }
 
-/// The client's datagrams of each case; each has the browser's hello.
-pub(crate) fn cases() -> Vec<(&'static str, u32, Vec<Vec<u8>>)> {
+/// A client's datagrams and the version that they end with.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    version: u32,
+    pub(crate) datagrams: Vec<Vec<u8>>,
+}
+
+/// Each has the browser's hello, and a connection ID of its own.
+pub(crate) fn cases() -> Vec<Case> {
     let message = browser().message();
-    let single = |version, id: &[u8]| Initial::new(version, id, whole(&message));
-    let sealed = |packets: Vec<Initial>| packets.iter().map(Initial::seal).collect::<Vec<_>>();
-    let two = in_packets(&message, V1, b"original");
-    let [first, second] = [two[0].seal(), two[1].seal()];
+    let single = |version, id: &[u8]| Initial::new(version, id, whole(&message)).seal();
+    let two = |id: &[u8]| {
+        let [first, second] = in_packets(&message, V1, id).try_into().unwrap();
+        (first.seal(), second)
+    };
+    let mut cases = Vec::new();
+    let mut add = |name, version: Version, datagrams: Vec<Vec<u8>>| {
+        let version = version.number;
+        cases.push(Case {
+            name,
+            version,
+            datagrams,
+        });
+    };
+    add("version 1", V1, vec![single(V1, b"version1")]);
+    add("version 2", V2, vec![single(V2, b"version2")]);
+    add("ID of 20 bytes", V1, vec![single(V1, &[7; 20])]);
+    add("no ID", V1, vec![single(V1, b"")]);
+    let (first, second) = two(b"in order");
+    add("in order", V1, vec![first, second.seal()]);
+    let (first, second) = two(b"disorder");
+    add("out of order", V1, vec![second.seal(), first]);
+    let (first, second) = two(b"repeated");
+    add("repeated", V1, vec![first.clone(), first, second.seal()]);
+    let (first, second) = two(b"coalesce");
+    add("coalesced", V1, vec![[first, second.seal()].concat()]);
+    let early = |id: &[u8; 8]| [&[0xd0, 0, 0, 0, 1, 8][..], id, &[0, 20], &[5; 20]].concat();
+    let (first, second) = two(b"behind 0");
+    let datagram = [early(b"behind 0"), first, second.seal()].concat();
+    add("behind 0-RTT", V1, vec![datagram]);
+    let (first, second) = two(b"0RTT 1st");
+    add(
+        "after 0-RTT",
+        V1,
+        vec![early(b"0RTT 1st"), first, second.seal()],
+    );
     // The client has taken up the server's connection ID, which needs no other keys.
-    let moved = Initial {
-        destination: b"of the server".to_vec(),
-        ..two[1].clone()
-    };
+    let (first, second) = two(b"of a client");
+    let destination = b"of a server".to_vec();
+    add(
+        "server's ID",
+        V1,
+        vec![
+            first,
+            Initial {
+                destination,
+                ..second
+            }
+            .seal(),
+        ],
+    );
+    let (first, second) = two(b"friends'");
+    let datagram = [first, single(V1, b"a stranger's")].concat();
+    add("another ID behind", V1, vec![datagram, second.seal()]);
+    let (first, _) = two(b"try this");
+    let token = b"token".to_vec();
     let retried = Initial {
-        token: b"token".to_vec(),
-        ..single(V1, b"retried!")
+        token,
+        ..Initial::new(V1, b"retried!", whole(&message))
     };
-    let early = [&[0xd0, 0, 0, 0, 1, 8][..], b"original", &[0, 20], &[5; 20]].concat();
-    let other_id = Initial::new(V1, b"of another", whole(&message)).seal();
-    vec![
-        ("version 1", 1, sealed(vec![single(V1, b"original")])),
-        ("version 2", V2.number, sealed(vec![single(V2, b"original")])),
-        ("ID of 20 bytes", 1, sealed(vec![single(V1, &[7; 20])])),
-        ("no ID", 1, sealed(vec![single(V1, b"")])),
-        ("in order", 1, vec![first.clone(), second.clone()]),
-        ("out of order", 1, vec![second.clone(), first.clone()]),
-        ("twice", 1, vec![first.clone(), first.clone(), second.clone()]),
-        ("coalesced", 1, vec![[&first[..], &second].concat()]),
-        ("behind 0-RTT", 1, vec![[&early[..], &first, &second].concat()]),
-        ("0-RTT first", 1, vec![early, first.clone(), second.clone()]),
-        ("server's ID", 1, vec![first.clone(), moved.seal()]),
-        ("a stranger's packet behind", 1, vec![[&first[..], &other_id].concat(), second]),
-        ("after a Retry", 1, vec![first.clone(), retried.seal()]),
-        (
-            "after a version negotiation",
-            1,
-            sealed(vec![single(RESERVED, b"original"), single(V1, b"other ID")]),
-        ),
-        (
-            "version 2 after half in version 1",
-            V2.number,
-            vec![first, Initial { version: V2, ..two[1].clone() }.seal()],
-        ),
-    ]
+    add("after a Retry", V1, vec![first, retried.seal()]);
+    let reserved = single(RESERVED, b"reserved");
+    add(
+        "after a version negotiation",
+        V1,
+        vec![reserved, single(V1, b"negotiated")],
+    );
+    let (first, second) = two(b"upgraded");
+    let version = V2;
+    add(
+        "upgraded to version 2",
+        V2,
+        vec![first, Initial { version, ..second }.seal()],
+    );
+    cases
 }
 
 #[test]
 fn hellos_in_every_form_are_found() {
-    for (name, version, datagrams) in cases() {
+    for Case {
+        name,
+        version,
+        datagrams,
+    } in cases()
+    {
         let connection = fed(&datagrams);
         assert_eq!(connection.hello(), Some(&hello()), "{name}");
         assert_eq!(connection.version(), version, "{name}");
-        assert_eq!((connection.held(), connection.has_gap()), (0, false), "{name}");
+        assert_eq!(
+            (connection.held(), connection.has_gap()),
+            (0, false),
+            "{name}"
+        );
         assert!(connection.is_over(0) && connection.is_over(1), "{name}");
     }
 }
@@ -256,7 +319,14 @@ fn what_is_not_quic_costs_one_look() {
         datagram
     };
     let short = Initial::new(RESERVED, b"original", vec![0; 40]).seal();
-    for datagram in [with(0, 0x43), with(4, 0), with(4, 2), short, vec![], vec![0xc0, 0, 0, 0, 1]] {
+    for datagram in [
+        with(0, 0x43),
+        with(4, 0),
+        with(4, 2),
+        short,
+        vec![],
+        vec![0xc0, 0, 0, 0, 1],
+    ] {
         assert_eq!(Connection::new(&datagram), None);
     }
 }
@@ -282,7 +352,11 @@ fn a_missing_or_cut_packet_is_a_gap() {
 
 #[test]
 fn searches_have_an_end() {
-    let noise = Initial { origin: b"unknown".to_vec(), ..Initial::new(V1, b"original", vec![0; 1162]) }.seal();
+    let noise = Initial {
+        origin: b"unknown".to_vec(),
+        ..Initial::new(V1, b"original", vec![0; 1162])
+    }
+    .seal();
     let padding = Initial::new(V1, b"original", vec![0; 1162]).seal();
     for (datagram, most) in [(noise, MOST_DATAGRAMS - 1), (padding, MOST_DATAGRAMS)] {
         let mut connection = Connection::new(&datagram).unwrap();
@@ -294,7 +368,9 @@ fn searches_have_an_end() {
         assert_eq!(connection.held(), 0);
     }
     // Far apart, and too far.
-    let scattered = (0..200).flat_map(|piece| crypto(&[1; 800], 4 * piece, 1)).collect();
+    let scattered = (0..200)
+        .flat_map(|piece| crypto(&[1; 800], 4 * piece, 1))
+        .collect();
     let beyond = crypto(&[1; LONGEST + 1], LONGEST, 1);
     for frames in [scattered, beyond] {
         let connection = fed([&Initial::new(V1, b"original", frames).seal()]);
@@ -310,7 +386,11 @@ fn protocols_are_listed() {
         (&[], None),
         (&[&[b'x'; 255], b"y"], Some(&*"x".repeat(255))),
     ] {
-        let hello = Hello { version: 0x0303, ciphers: vec![1], extensions: vec![alpn(protocols)] };
+        let hello = Hello {
+            version: 0x0303,
+            ciphers: vec![1],
+            extensions: vec![alpn(protocols)],
+        };
         let connection = fed([&Initial::new(V1, b"original", whole(&hello.message())).seal()]);
         let read = connection.hello().unwrap();
         assert_eq!(read.alpn.as_deref(), expected);
@@ -321,7 +401,8 @@ fn protocols_are_listed() {
 #[test]
 fn damage() {
     let check = |datagrams: &[Vec<u8>]| {
-        let Some(mut connection) = datagrams.first().and_then(|first| Connection::new(first)) else {
+        let Some(mut connection) = datagrams.first().and_then(|first| Connection::new(first))
+        else {
             return;
         };
         for (at, datagram) in datagrams.iter().enumerate() {
@@ -343,7 +424,9 @@ fn damage() {
         check(&frames.into_iter().map(seal).collect::<Vec<_>>());
     });
     let datagram = damaged(packets.iter().flat_map(Initial::seal).collect());
-    for_ten_seeds(&prop::collection::vec(datagram, 1..3), |datagrams| check(&datagrams));
+    for_ten_seeds(&prop::collection::vec(datagram, 1..3), |datagrams| {
+        check(&datagrams)
+    });
     let noise = prop::collection::vec(any::<u8>(), 0..300);
     for_ten_seeds(&noise, |mut bytes| {
         bytes.splice(..0, [0xc0, 0, 0, 0, 1]);

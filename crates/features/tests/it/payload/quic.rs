@@ -1,7 +1,14 @@
 //! ClientHellos in QUIC: packets made by hand, in every order, and what a flow keeps of them.
 
+use std::net::SocketAddr;
+
+use features::counters::Counters;
+use features::flow::Flow;
 use features::payload::quic::{Connection, MOST_DATAGRAMS};
 use features::payload::tls::{ClientHello, LONGEST};
+use features::{Extractor, Options};
+use packet::build;
+use packet::pcap::{ETHERNET, Frame};
 use proptest::prelude::*;
 use ring::aead::quic::{AES_128, HeaderProtectionKey};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -395,6 +402,68 @@ fn protocols_are_listed() {
         let read = connection.hello().unwrap();
         assert_eq!(read.alpn.as_deref(), expected);
     }
+}
+
+/// The flows of datagrams between one client and its server, with the account; `true` is the client's.
+fn flows(datagrams: &[(bool, Vec<u8>)]) -> (Vec<Flow>, Counters) {
+    let ends: [SocketAddr; 2] = [([192, 0, 2, 1], 4000).into(), ([192, 0, 2, 2], 8443).into()];
+    let mut rows = Vec::new();
+    let mut extractor = Extractor::new(&Options::default(), |flow| rows.push(*flow));
+    for (is_client, datagram) in datagrams {
+        let [from, to] = [usize::from(!is_client), usize::from(*is_client)];
+        let bytes = build::udp(ends[from], ends[to])
+            .payload(&datagram[..])
+            .frame();
+        extractor.frame(&Frame {
+            timestamp_ns: 1,
+            original_length: u32::try_from(bytes.len()).unwrap(),
+            link_type: ETHERNET,
+            bytes: &bytes,
+        });
+    }
+    let counters = extractor.finish();
+    (rows, counters)
+}
+
+#[test]
+fn a_flow_has_the_hello_of_either_direction() {
+    let message = browser().message();
+    let [first, second] = [0, 1].map(|at| in_packets(&message, V1, b"original")[at].seal());
+    let server = Initial {
+        origin: b"of the server".to_vec(),
+        ..Initial::new(V1, b"client", vec![0; 1162])
+    };
+    let server = server.seal();
+    for datagrams in [
+        [
+            (true, first.clone()),
+            (false, server.clone()),
+            (true, second.clone()),
+        ],
+        [
+            (false, server.clone()),
+            (true, first.clone()),
+            (true, second.clone()),
+        ],
+        [
+            (false, b"short".to_vec()),
+            (true, second),
+            (true, first.clone()),
+        ],
+    ] {
+        let (rows, counters) = flows(&datagrams);
+        let contents = &rows[0].contents;
+        assert_eq!(contents.quic().and_then(Connection::hello), Some(&hello()));
+        assert_eq!((rows.len(), contents.hello()), (1, None));
+        let exported = counters.exported;
+        assert_eq!((exported.quic_without_hello, exported.stream_gaps), (0, 0));
+    }
+    let (_, counters) = flows(&[(true, first), (false, server)]);
+    let exported = counters.exported;
+    assert_eq!((exported.quic_without_hello, exported.stream_gaps), (1, 1));
+    let (rows, counters) = flows(&[(true, vec![0xc0; 1200])]);
+    assert_eq!(rows[0].contents.quic(), None);
+    assert_eq!(counters.exported.quic_without_hello, 0);
 }
 
 /// Frames damaged before they are sealed, datagrams damaged after, and noise.

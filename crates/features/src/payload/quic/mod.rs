@@ -5,9 +5,10 @@
 //! `header`'s, its protection `initial`'s, its frames `frame`'s; `crypto` puts the message together.
 //!
 //! The cost falls on QUIC alone: a direction whose first datagram has no long header of a known
-//! version is over after five bytes. Of the others, a direction derives keys and decrypts only until
-//! the ClientHello is complete, for at most [`MOST_DATAGRAMS`] datagrams and [`MOST_FAILURES`]
-//! packets that it cannot decrypt, such as those of the server.
+//! version is over after six bytes. Of the others, a direction derives keys and decrypts only until
+//! the ClientHello is complete, in at most [`MOST_DATAGRAMS`] datagrams, [`MOST_PACKETS`] Initial
+//! packets, since a datagram can have hundreds, and [`MOST_FAILURES`] decryptions that fail, as those
+//! of the server's packets do. That is half a millisecond for a direction that is made to cost most.
 
 mod crypto;
 mod frame;
@@ -24,6 +25,8 @@ use version::Protection;
 
 /// Datagrams of a direction that are looked at. A ClientHello of 16 KiB takes 14 of them.
 pub const MOST_DATAGRAMS: u8 = 64;
+/// Initial packets of a direction that are decrypted.
+pub const MOST_PACKETS: u8 = 64;
 /// Decryptions that may fail in a direction.
 pub const MOST_FAILURES: u8 = 16;
 
@@ -136,6 +139,7 @@ impl Search {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Handshake {
     datagrams: u8,
+    packets: u8,
     failures: u8,
     /// A packet was longer than what was captured of it.
     is_cut: bool,
@@ -178,6 +182,10 @@ impl Handshake {
             self.is_cut = true;
             return Ok(None);
         };
+        if self.packets >= MOST_PACKETS {
+            return Err(Reason::Gap);
+        }
+        self.packets += 1;
         let mut buffer = Vec::with_capacity(bytes.len());
         for origin in self.origins(packet) {
             if self.failures >= MOST_FAILURES {

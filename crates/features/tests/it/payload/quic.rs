@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use features::counters::Counters;
 use features::flow::Flow;
-use features::payload::quic::{Connection, MOST_DATAGRAMS};
+use features::payload::quic::{Connection, MOST_DATAGRAMS, MOST_PACKETS};
 use features::payload::tls::{ClientHello, LONGEST};
 use features::{Extractor, Options};
 use packet::build;
@@ -57,7 +57,7 @@ impl KeyType for Length {
 
 fn expand(secret: &Prk, label: &str, length: usize) -> Vec<u8> {
     let label = format!("tls13 {label}");
-    let info = [0, length as u8, label.len() as u8];
+    let info = [0, byte(length), byte(label.len())];
     let info = [&info[..], label.as_bytes(), &[0]];
     let mut key = vec![0; length];
     let expanded: Okm<'_, Length> = secret.expand(&info, Length(length)).unwrap();
@@ -97,7 +97,7 @@ impl Initial {
         let mut header = vec![0xc3 | self.version.kind << 4];
         header.extend(self.version.number.to_be_bytes());
         for id in [&self.destination[..], b"client"] {
-            header.push(id.len() as u8);
+            header.push(byte(id.len()));
             header.extend(id);
         }
         header.extend(varint(self.token.len()));
@@ -122,6 +122,10 @@ impl Initial {
         }
         [header, payload].concat()
     }
+}
+
+fn byte(number: usize) -> u8 {
+    number.try_into().unwrap()
 }
 
 fn varint(number: usize) -> [u8; 4] {
@@ -374,6 +378,10 @@ fn searches_have_an_end() {
         assert!(until_end.is_some_and(|datagrams| datagrams <= most));
         assert_eq!(connection.held(), 0);
     }
+    let tiny = Initial::new(V1, b"original", vec![0; 4]).seal();
+    for (packets, is_over) in [(usize::from(MOST_PACKETS), false), (200, true)] {
+        assert_eq!(fed([&tiny.repeat(packets)]).is_over(0), is_over);
+    }
     // Far apart, and too far.
     let scattered = (0..200)
         .flat_map(|piece| crypto(&[1; 800], 4 * piece, 1))
@@ -494,7 +502,7 @@ fn damage() {
     });
     let datagram = damaged(packets.iter().flat_map(Initial::seal).collect());
     for_ten_seeds(&prop::collection::vec(datagram, 1..3), |datagrams| {
-        check(&datagrams)
+        check(&datagrams);
     });
     let noise = prop::collection::vec(any::<u8>(), 0..300);
     for_ten_seeds(&noise, |mut bytes| {

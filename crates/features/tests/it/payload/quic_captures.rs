@@ -9,8 +9,10 @@ use packet::pcap::{ETHERNET, Writer};
 use sha2::{Digest, Sha256};
 
 use super::captures::{captures, flows};
+use super::hello::browser;
 use super::quic::cases;
 use super::tshark::{self, QuicHello};
+use crate::common::{json_rows, run};
 
 type Said = (u32, String, String, String);
 
@@ -140,4 +142,31 @@ fn hellos_made_by_hand_are_tshark_s() {
     }
     writer.finish().unwrap();
     assert_eq!(ours(capture.path()), theirs(capture.path()));
+}
+
+#[test]
+fn columns_of_quic_and_of_tls_are_apart() {
+    let ends: [SocketAddr; 2] = [([192, 0, 2, 1], 4000).into(), ([192, 0, 2, 2], 443).into()];
+    let case = cases().into_iter().find(|case| case.name == "version 2");
+    let datagram = case.unwrap().datagrams.remove(0);
+    let mut writer = Writer::new(Vec::new(), ETHERNET).unwrap();
+    let over_udp = build::udp(ends[0], ends[1]).payload(datagram);
+    let over_tcp = build::tcp(ends[0], ends[1], 16, 0).payload(browser().records(1 << 14));
+    writer.write(1, &over_udp.frame()).unwrap();
+    writer.write(2, &over_tcp.frame()).unwrap();
+    let (_, rows) = json_rows(&run("flow.v1"), &writer.finish().unwrap());
+    for (protocol, of, other) in [(17, "quic", "tls"), (6, "tls", "quic")] {
+        let row = rows.iter().find(|row| row["protocol"] == protocol).unwrap();
+        let column = |of: &str, what: &str| &row[&format!("{of}_{what}")];
+        let ja4 = "13d1516h2_8daaf6152771_e5627efa2ab1";
+        let letter = if of == "quic" { 'q' } else { 't' };
+        assert_eq!(column(of, "sni"), "www.example.com");
+        assert_eq!(column(of, "alpn"), "h2,http/1.1");
+        assert_eq!(column(of, "ja4"), &format!("{letter}{ja4}"));
+        for what in ["sni", "alpn", "ja4"] {
+            assert!(column(other, what).is_null(), "{other}_{what}");
+        }
+        let version = (of == "quic").then_some(0x6b33_43cf_u32);
+        assert_eq!(row["quic_version"], serde_json::json!(version));
+    }
 }

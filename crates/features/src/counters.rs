@@ -82,6 +82,8 @@ pub struct Exported {
     pub early_rows: u64,
     /// Flows that have ended whose TLS client may be unknown because a segment was missing or late.
     pub stream_gaps: u64,
+    /// Flows of QUIC that have ended without a ClientHello that could be read.
+    pub quic_without_hello: u64,
 }
 
 /// The account of a run.
@@ -151,6 +153,8 @@ impl Exported {
         self.flows += 1;
         self.table_full += u64::from(flow.end == End::Full);
         self.stream_gaps += u64::from(flow.contents.has_gap());
+        let quic = flow.contents.quic();
+        self.quic_without_hello += u64::from(quic.is_some_and(|quic| quic.hello().is_none()));
     }
 
     /// What two tables have exported, as one.
@@ -161,6 +165,7 @@ impl Exported {
             table_full: self.table_full + other.table_full,
             early_rows: self.early_rows + other.early_rows,
             stream_gaps: self.stream_gaps + other.stream_gaps,
+            quic_without_hello: self.quic_without_hello + other.quic_without_hello,
         }
     }
 }
@@ -217,6 +222,7 @@ impl Counters {
             "rows_lost": rows.1,
             "early_rows": exported.early_rows,
             "stream_gaps": exported.stream_gaps,
+            "quic_without_hello": exported.quic_without_hello,
             "table_full": exported.table_full,
             "lone_fragments": seen.lone_fragments,
             "filtered": seen.filtered,

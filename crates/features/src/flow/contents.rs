@@ -2,6 +2,7 @@
 //! not looked at again, and a flow without payload holds nothing.
 
 use crate::dissect::{Packet, Tcp, tcp_flag};
+use crate::payload::quic::Connection;
 use crate::payload::tls::{ClientHello, Reason, Search};
 use crate::payload::{dns, entropy};
 
@@ -26,6 +27,8 @@ struct Found {
     hello: Option<ClientHello>,
     searches: [Search; 2],
     has_gap: bool,
+    /// On the heap, because only flows of QUIC have one.
+    quic: Option<Box<Connection>>,
 }
 
 /// No entropy is NaN.
@@ -54,9 +57,15 @@ impl Contents {
         self.found.as_ref()?.hello.as_ref()
     }
 
-    /// Whether a ClientHello may be missing because a segment was missing, late or cut off.
+    /// The QUIC connection of a flow over UDP.
+    pub fn quic(&self) -> Option<&Connection> {
+        self.found.as_ref()?.quic.as_deref()
+    }
+
+    /// Whether a ClientHello may be missing because a segment or packet was missing, late or cut off.
     pub fn has_gap(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| found.has_gap)
+        let in_quic = self.quic().is_some_and(Connection::has_gap);
+        in_quic || self.found.as_ref().is_some_and(|found| found.has_gap)
     }
 
     #[inline]
@@ -79,13 +88,13 @@ impl Contents {
             found.entropy[direction] = entropy::bits_per_byte(packet.payload);
             found.name(packet);
         }
-        *gathered -= found.gathered(direction);
+        *gathered -= found.gathered();
         found.search(packet, direction, first);
-        *gathered += found.gathered(direction);
+        *gathered += found.gathered();
         if *gathered > MOST_GATHERED {
             *gathered -= found.give_up(direction);
         }
-        self.done[direction] = matches!(found.searches[direction], Search::Over);
+        self.done = [0, 1].map(|direction| self.done[direction] || found.is_over(direction));
     }
 
     /// Ends the search: the bytes that it held.
@@ -111,10 +120,12 @@ impl Found {
     }
 
     fn search(&mut self, packet: &Packet<'_>, direction: Which, first: Option<u32>) {
-        let Some(tcp) = packet
-            .tcp
-            .filter(|_| !packet.headless && self.hello.is_none())
-        else {
+        let is_wanted = !packet.headless && self.hello.is_none();
+        if is_wanted && packet.key.protocol == packet::protocol::UDP {
+            self.datagram(packet.payload, direction);
+            return;
+        }
+        let Some(tcp) = packet.tcp.filter(|_| is_wanted) else {
             self.give_up(direction);
             return;
         };
@@ -126,8 +137,31 @@ impl Found {
         }
     }
 
-    /// Bytes held of an unfinished hello.
-    fn gathered(&self, direction: Which) -> usize {
+    /// A payload of UDP: only that of QUIC is looked at more than once.
+    fn datagram(&mut self, datagram: &[u8], direction: Which) {
+        self.searches[direction] = Search::Over;
+        if self.quic.is_none() {
+            self.quic = Connection::new(datagram).map(Box::new);
+        }
+        if let Some(quic) = &mut self.quic {
+            quic.feed(direction, datagram);
+        }
+    }
+
+    /// Whether a direction has nothing more to tell.
+    fn is_over(&self, direction: Which) -> bool {
+        let quic = self.quic.as_ref();
+        self.searches[direction] == Search::Over && quic.is_none_or(|quic| quic.is_over(direction))
+    }
+
+    /// Bytes held of unfinished hellos.
+    fn gathered(&self) -> usize {
+        let in_quic = self.quic.as_ref().map_or(0, |quic| quic.held());
+        in_quic + self.in_segments(0) + self.in_segments(1)
+    }
+
+    /// Of these, in segments of a direction.
+    fn in_segments(&self, direction: Which) -> usize {
         match &self.searches[direction] {
             Search::Gathering(accumulator) => accumulator.capacity(),
             Search::Ahead | Search::Over => 0,
@@ -136,10 +170,13 @@ impl Found {
 
     /// Ends a direction's search: the bytes that it held.
     fn give_up(&mut self, direction: Which) -> usize {
-        let held = self.gathered(direction);
-        self.has_gap |= held > 0;
+        let held = self.gathered();
+        self.has_gap |= self.in_segments(direction) > 0;
         self.searches[direction] = Search::Over;
-        held
+        if let Some(quic) = &mut self.quic {
+            quic.end(direction);
+        }
+        held - self.gathered()
     }
 }
 

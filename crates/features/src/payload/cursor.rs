@@ -20,6 +20,20 @@ impl<'a> Cursor<'a> {
         Some(u16::from_be_bytes(bytes.try_into().ok()?))
     }
 
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    /// A number of one, two, four or eight bytes, as its first two bits say (RFC 9000, 16).
+    pub(super) fn varint(&mut self) -> Option<u64> {
+        let first = self.u8()?;
+        let more = (1_usize << (first >> 6)) - 1;
+        let bytes = self.take(more)?;
+        let push = |number, byte: &u8| number << 8 | u64::from(*byte);
+        Some(bytes.iter().fold(u64::from(first & 0x3f), push))
+    }
+
     /// What a length of one byte announces.
     pub(super) fn vector8(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;

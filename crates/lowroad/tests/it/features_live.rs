@@ -176,7 +176,8 @@ fn columns_of_the_default_schema_that_the_kernel_does_not_give_are_null() {
         assert_eq!(output.status.code(), Some(0), "{name}: {said}");
         let notice = format!(
             "{name} does not give these columns, which are null: tls_sni,tls_ja4,dns_name,\
-             fwd_first_payload_entropy,bwd_first_payload_entropy;"
+             fwd_first_payload_entropy,bwd_first_payload_entropy,tls_alpn,quic_version,quic_sni,\
+             quic_alpn,quic_ja4;"
         );
         assert_eq!(said.matches(&notice).count(), 1, "{name}: {said}");
         assert_adds_up(&account(&output), &capture.rows(), name);

@@ -12,6 +12,10 @@ pub(super) mod extension {
 }
 
 const HOST_NAME: u8 = 0;
+/// Bytes of a host's name (RFC 1035, 2.3.4). Each flow keeps its name, so its length has a bound.
+const LONGEST_HOST: usize = 255;
+/// Bytes of text that are kept of application protocols; no client offers so many.
+const LONGEST_PROTOCOLS: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Hello<'a> {
@@ -53,13 +57,14 @@ impl<'a> Hello<'a> {
         self.extension(kind).is_some()
     }
 
-    /// The host's name in the server name extension, if it is there and not empty.
+    /// The host's name in the server name extension, if it is there, not empty and not too long.
     pub(super) fn server_name(&self) -> Option<String> {
         let mut names = Cursor(Cursor(self.extension(extension::SERVER_NAME)?).vector16()?);
         while let Some(kind) = names.u8() {
             let host = names.vector16()?;
             if kind == HOST_NAME {
-                return (!host.is_empty()).then(|| text(host));
+                let is_name = (1..=LONGEST_HOST).contains(&host.len());
+                return is_name.then(|| text(host));
             }
         }
         None
@@ -69,6 +74,25 @@ impl<'a> Hello<'a> {
     pub(super) fn first_protocol(&self) -> Option<&'a [u8]> {
         let list = Cursor(self.extension(extension::ALPN)?).vector16()?;
         Cursor(list).vector8()
+    }
+
+    /// The protocols offered for the application, in their order, as text. Those from the first on
+    /// that would make it too long are left out.
+    pub(super) fn protocols(&self) -> Option<String> {
+        let mut list = Cursor(Cursor(self.extension(extension::ALPN)?).vector16()?);
+        let mut text = String::new();
+        while let Some(protocol) = list.vector8() {
+            let kept = text.len();
+            if kept > 0 {
+                text.push(',');
+            }
+            push_protocol(&mut text, protocol);
+            if text.len() > LONGEST_PROTOCOLS {
+                text.truncate(kept);
+                break;
+            }
+        }
+        (!text.is_empty()).then_some(text)
     }
 
     pub(super) fn supported_versions(&self) -> Option<impl Iterator<Item = u16>> {
@@ -90,6 +114,15 @@ fn extensions(bytes: &[u8]) -> Option<Vec<(u16, &[u8])>> {
         list.push((rest.u16()?, rest.vector16()?));
     }
     Some(list)
+}
+
+fn push_protocol(text: &mut String, protocol: &[u8]) {
+    for byte in protocol {
+        match byte {
+            b',' => name::escape_number(text, *byte),
+            _ => name::escape(text, *byte),
+        }
+    }
 }
 
 fn text(host: &[u8]) -> String {

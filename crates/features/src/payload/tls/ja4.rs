@@ -1,4 +1,4 @@
-//! JA4, the fingerprint of a TLS client, of TLS over TCP. FoxIO published the method under BSD-3-Clause
+//! JA4, the fingerprint of a TLS client, over TCP or QUIC. FoxIO published the method under BSD-3-Clause
 //! and without patent claims (github.com/FoxIO-LLC/ja4, technical_details/JA4.md and License FAQ.md);
 //! its relatives, JA4+, are not free, and none of them is here.
 
@@ -6,18 +6,23 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
+use super::Transport;
 use super::hello::{Hello, extension};
 
 /// What stands for the hash of an empty list.
 const NOTHING: &str = "000000000000";
 
 /// The fingerprint: 36 characters, `a_b_c`.
-pub(super) fn of(hello: &Hello<'_>) -> String {
+pub(super) fn of(hello: &Hello<'_>, transport: Transport) -> String {
     let ciphers: Vec<u16> = without_grease(hello.ciphers.iter().copied()).collect();
     let kinds = hello.extensions.iter().map(|(kind, _)| *kind);
     let extensions: Vec<u16> = without_grease(kinds).collect();
     format!(
-        "t{version}{called}{ciphers:02}{extensions:02}{protocol}_{cipher_hash}_{extension_hash}",
+        "{transport}{version}{called}{ciphers:02}{extensions:02}{protocol}_{cipher_hash}_{extension_hash}",
+        transport = match transport {
+            Transport::Tcp => 't',
+            Transport::Quic => 'q',
+        },
         version = version(hello),
         called = if hello.has(extension::SERVER_NAME) {
             'd'

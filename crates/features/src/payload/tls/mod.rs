@@ -1,4 +1,5 @@
 //! The ClientHello at the start of a TCP stream's direction: which bytes are one, whatever the port.
+//! That of QUIC, which comes without records, is read here too.
 //!
 //! It gathers the message from records and segments in bounded memory; what the message says is
 //! `hello`'s, its fingerprint `ja4`'s. A hello that follows other bytes (STARTTLS, a proxy's CONNECT)
@@ -24,8 +25,18 @@ const CLIENT_HELLO: u8 = 1;
 pub struct ClientHello {
     /// The server's name (RFC 6066), in lower case, bytes that do not print as `\DDD`.
     pub sni: Option<String>,
-    /// JA4 of TLS over TCP: 36 characters.
+    /// The application protocols that are offered (RFC 7301), in their order with commas between;
+    /// commas and bytes that do not print as `\DDD`.
+    pub alpn: Option<String>,
+    /// JA4: 36 characters.
     pub ja4: String,
+}
+
+/// What carries the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Tcp,
+    Quic,
 }
 
 /// What is known after a payload.
@@ -48,6 +59,8 @@ pub enum Reason {
     TooLong,
     #[error("its lengths contradict each other")]
     Malformed,
+    #[error("in more than 64 pieces")]
+    Scattered,
 }
 
 /// The search in one direction of a flow. Only while what came can be a ClientHello, and is not all
@@ -197,23 +210,11 @@ impl Accumulator {
 
     /// Bytes of the whole message, once its header is there.
     fn wanted(&self) -> Result<Option<usize>, Reason> {
-        let Some([_, high, middle, low]) = self.message.first_chunk() else {
-            return Ok(None);
-        };
-        let body = u32::from_be_bytes([0, *high, *middle, *low]);
-        match usize::try_from(body).map_or(LONGEST, |body| body + MESSAGE) {
-            whole if whole > LONGEST => Err(Reason::TooLong),
-            whole => Ok(Some(whole)),
-        }
+        message_length(&self.message)
     }
 
     fn parse(&self) -> Result<ClientHello, Reason> {
-        let body = self.message.get(MESSAGE..).unwrap_or(&[]);
-        let hello = hello::Hello::parse(body).ok_or(Reason::Malformed)?;
-        Ok(ClientHello {
-            sni: hello.server_name(),
-            ja4: ja4::of(&hello),
-        })
+        read_hello(&self.message, Transport::Tcp)
     }
 
     /// A record that cannot be: after some of the message, a contradiction.
@@ -244,8 +245,31 @@ fn can_be_record(header: &[u8]) -> bool {
         }
 }
 
+/// Bytes of a message with its header, once that is there.
+pub(super) fn message_length(start: &[u8]) -> Result<Option<usize>, Reason> {
+    let Some([_, high, middle, low]) = start.first_chunk() else {
+        return Ok(None);
+    };
+    let body = u32::from_be_bytes([0, *high, *middle, *low]);
+    match usize::try_from(body).map_or(LONGEST, |body| body + MESSAGE) {
+        whole if whole > LONGEST => Err(Reason::TooLong),
+        whole => Ok(Some(whole)),
+    }
+}
+
+/// Reads a whole ClientHello with its header.
+pub(super) fn read_hello(message: &[u8], transport: Transport) -> Result<ClientHello, Reason> {
+    let body = message.get(MESSAGE..).unwrap_or(&[]);
+    let hello = hello::Hello::parse(body).ok_or(Reason::Malformed)?;
+    Ok(ClientHello {
+        sni: hello.server_name(),
+        alpn: hello.protocols(),
+        ja4: ja4::of(&hello, transport),
+    })
+}
+
 /// Whether these can be the first bytes of a ClientHello: its type, its version's high byte.
-fn can_be_hello(message: &[u8]) -> bool {
+pub(super) fn can_be_hello(message: &[u8]) -> bool {
     message.first().is_none_or(|kind| *kind == CLIENT_HELLO)
         && message.get(MESSAGE).is_none_or(|version| *version == 3)
 }

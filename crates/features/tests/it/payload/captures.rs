@@ -173,7 +173,7 @@ fn tally(items: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
 }
 
 /// The capture's flows, with timeouts that tell connections apart as tshark does: by TCP alone.
-fn flows(path: &Path) -> Vec<Flow> {
+pub(crate) fn flows(path: &Path) -> Vec<Flow> {
     let options = Options {
         timers: Timers {
             idle_ns: i64::MAX,

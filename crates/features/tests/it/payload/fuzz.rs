@@ -25,7 +25,7 @@ pub(crate) fn for_ten_seeds<S: Strategy>(strategy: &S, property: impl Fn(S::Valu
 }
 
 /// `good` with up to eight bytes changed and its end cut off.
-fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<Index>(), any::<u8>());
     let changes = prop::collection::vec(change, 0..8);
     (changes, any::<Index>()).prop_map(move |(changes, cut)| {

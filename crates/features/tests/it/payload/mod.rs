@@ -7,5 +7,7 @@ mod flows;
 mod fuzz;
 mod hello;
 mod ja4;
+mod quic;
+mod quic_captures;
 mod stream;
 mod tshark;

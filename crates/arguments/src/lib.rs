@@ -10,6 +10,9 @@ use clap::{Args, Subcommand};
 
 pub use verbosity::Verbosity;
 
+/// The version, with the commit in parentheses where the build knew it.
+pub const VERSION: &str = env!("LOWROAD_VERSION");
+
 /// The groups of checks of `lowroad selftest`, in the order they run.
 pub const CHECKS: [&str; 11] = [
     "probe",

@@ -145,7 +145,7 @@ fn ended_children(stat: &str) -> Option<f64> {
 }
 
 /// Removes a folder that may be absent.
-pub(super) fn remove(folder: &Path) -> Result<()> {
+pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| PathBuf::from(folder).display().to_string())

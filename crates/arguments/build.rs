@@ -1,9 +1,12 @@
-//! Finds the commit that `--version` names: the one in `LOWROAD_COMMIT`, else for optimised builds the one that git has
+//! Lists the experiments that ship, and finds the commit that `--version` names: the one in `LOWROAD_COMMIT`, else for optimised builds the one that git has
 //! checked out. Unoptimised builds name none, so that a commit does not compile the programs again.
 
-use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
+
+/// The experiments that ship are the TOML files in this folder, and their names those of the files.
+const EXPERIMENTS: &str = "../../experiments";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -20,6 +23,24 @@ fn main() {
         None => version,
     };
     println!("cargo:rustc-env=LOWROAD_VERSION={version}");
+    println!("cargo:rerun-if-changed={EXPERIMENTS}");
+    println!(
+        "cargo:rustc-env=LOWROAD_EXPERIMENTS={}",
+        experiments().join(",")
+    );
+}
+
+/// The names of the experiments, sorted.
+fn experiments() -> Vec<String> {
+    let entries = fs::read_dir(EXPERIMENTS).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("an entry of the folder").path());
+    let files: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    let names = files.iter().filter_map(|path| path.file_stem()?.to_str());
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort();
+    names
 }
 
 /// The commit, if git has checked out this repository; the script runs again after another checkout or commit.

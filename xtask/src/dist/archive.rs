@@ -25,14 +25,30 @@ pub(super) fn tarball(path: &Path, tree: &Tree, release: &Release) -> Result<()>
 }
 
 /// Archives `name` of a folder, compressed by a program that reads its standard input.
-pub(super) fn tar(path: &Path, folder: &Path, name: &str, compress: &[&str], epoch: u64) -> Result<()> {
+pub(super) fn tar(
+    path: &Path,
+    folder: &Path,
+    name: &str,
+    compress: &[&str],
+    epoch: u64,
+) -> Result<()> {
     let mut tar = Command::new("tar");
-    tar.args(["--create", "--format=ustar", "--sort=name", "--numeric-owner"])
-        .args(["--owner=0", "--group=0", &format!("--mtime=@{epoch}"), "--directory"])
-        .args([folder.as_os_str(), name.as_ref()])
-        // Options that a user has for every call.
-        .env_remove("TAR_OPTIONS")
-        .stdout(Stdio::piped());
+    tar.args([
+        "--create",
+        "--format=ustar",
+        "--sort=name",
+        "--numeric-owner",
+    ])
+    .args([
+        "--owner=0",
+        "--group=0",
+        &format!("--mtime=@{epoch}"),
+        "--directory",
+    ])
+    .args([folder.as_os_str(), name.as_ref()])
+    // Options that a user has for every call.
+    .env_remove("TAR_OPTIONS")
+    .stdout(Stdio::piped());
     let mut tar = tar.spawn().context("tar does not start")?;
     let input = tar.stdout.take().context("tar has no standard output")?;
     let out = File::create(path).with_context(|| path.display().to_string())?;
@@ -57,7 +73,10 @@ pub(super) fn ar(members: &[(&str, Vec<u8>)], epoch: u64) -> Vec<u8> {
     for (name, contents) in members {
         let length = contents.len();
         // Name, time, owner, group, mode, length.
-        let header = format!("{name:<16}{epoch:<12}{:<6}{:<6}{:<8}{length:<10}`\n", 0, 0, "100644");
+        let header = format!(
+            "{name:<16}{epoch:<12}{:<6}{:<6}{:<8}{length:<10}`\n",
+            0, 0, "100644"
+        );
         archive.extend(header.bytes());
         archive.extend(contents);
         if length % 2 == 1 {

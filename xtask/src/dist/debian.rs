@@ -41,8 +41,10 @@ fi
 const BEFORE_REMOVAL: &str = r#"#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+	# A unit that is not loaded is no failure, and a pattern names the instances of a template.
 	for unit in @units@; do
-		systemctl --quiet disable --now "$unit"
+		systemctl --quiet disable "$unit" || true
+		systemctl --quiet stop "$(echo "$unit" | sed 's/@/@*/')" || true
 	done
 fi
 "#;
@@ -55,7 +57,12 @@ fi
 "#;
 
 /// Writes the package.
-pub(super) fn package(path: &Path, tree: &Tree, programs: &[Built], release: &Release) -> Result<()> {
+pub(super) fn package(
+    path: &Path,
+    tree: &Tree,
+    programs: &[Built],
+    release: &Release,
+) -> Result<()> {
     let data = data(tree)?;
     let control = control(&data, &libraries::depends(programs)?, release)?;
     let stage = path.with_extension("stage");
@@ -68,7 +75,11 @@ pub(super) fn package(path: &Path, tree: &Tree, programs: &[Built], release: &Re
         // One thread: the bytes of several depend on how many there are.
         archive::tar(&packed, &folder, ".", &["xz", "--threads=1"], release.epoch)?;
         let bytes = fs::read(&packed).with_context(|| packed.display().to_string())?;
-        let member = if name == "data" { "data.tar.xz" } else { "control.tar.xz" };
+        let member = if name == "data" {
+            "data.tar.xz"
+        } else {
+            "control.tar.xz"
+        };
         members.push((member, bytes));
     }
     let package = archive::ar(&members, release.epoch);
@@ -87,7 +98,11 @@ fn data(tree: &Tree) -> Result<Tree> {
             let bytes = compress(&file.bytes()?)?;
             data.add(&format!("usr/{place}.gz"), Contents::Bytes(bytes), false);
         } else {
-            data.add(&format!("usr/{place}"), file.contents.clone(), file.executable);
+            data.add(
+                &format!("usr/{place}"),
+                file.contents.clone(),
+                file.executable,
+            );
         }
     }
     data.add_text("usr/share/doc/lowroad/copyright", &copyright());
@@ -120,7 +135,7 @@ Version: {}
 Architecture: {}
 Maintainer: lowroad <lowroad@localhost>
 Installed-Size: {size}
-{depends}Suggests: iproute2, ffmpeg, runc
+{depends}Suggests: nftables, iproute2, ffmpeg, runc
 Section: net
 Priority: optional
 Description: packet work on the datapath that costs least
@@ -135,7 +150,10 @@ Description: packet work on the datapath that costs least
     );
     control.add_text("md5sums", &sums);
     control.add_script("postinst", AFTER_INSTALLATION);
-    control.add_script("prerm", &BEFORE_REMOVAL.replace("@units@", &units.join(" ")));
+    control.add_script(
+        "prerm",
+        &BEFORE_REMOVAL.replace("@units@", &units.join(" ")),
+    );
     control.add_script("postrm", AFTER_REMOVAL);
     Ok(control)
 }

@@ -42,11 +42,15 @@ pub(super) fn add(tree: &mut Tree, programs: &[Built]) -> Result<()> {
         let script = output(&lowroad, &["completions", shell])?;
         tree.add(path, Contents::Bytes(script), false);
     }
-    let packaging = tracked("packaging")?;
-    let units = packaging.iter().filter(|file| file.ends_with(".service"));
-    for unit in units {
-        let name = unit.trim_start_matches("packaging/");
-        tree.add_copy(&format!("{UNITS}/{name}"), &root.join(unit));
+    for file in tracked("packaging")? {
+        let name = file.trim_start_matches("packaging/");
+        // Folders are for other programs: dashboards, rules of alerts, dissectors.
+        let place = match name.contains('/') {
+            true => DOCUMENTS,
+            false if name.ends_with(".service") => UNITS,
+            false => continue,
+        };
+        tree.add_copy(&format!("{place}/{name}"), &root.join(&file));
     }
     tree.add_copy(
         "lib/sysusers.d/lowroad.conf",
@@ -86,7 +90,11 @@ fn output(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let output = Command::new(program).args(arguments).output();
     let output = output.with_context(|| format!("{} does not start", program.display()))?;
     let status = output.status;
-    ensure!(status.success(), "lowroad {} ended with {status}", arguments.join(" "));
+    ensure!(
+        status.success(),
+        "lowroad {} ended with {status}",
+        arguments.join(" ")
+    );
     Ok(output.stdout)
 }
 

@@ -27,7 +27,12 @@ pub(super) fn check(suite: Option<&str>) -> Result<Tally> {
     }
     let suite = suite.unwrap_or("bookworm");
     let status = Command::new("scripts/fresh-debian.sh")
-        .args(["--suite", suite, "scripts/check-install.sh", "/results/packages"])
+        .args([
+            "--suite",
+            suite,
+            "scripts/check-install.sh",
+            "/results/packages",
+        ])
         .status()
         .context("scripts/fresh-debian.sh does not start")?;
     let mut tally = Tally::default();

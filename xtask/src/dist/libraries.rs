@@ -37,7 +37,10 @@ pub(super) fn depends(programs: &[Built]) -> Result<String> {
         for library in libraries(&headers) {
             let known = PACKAGES.iter().find(|(head, _)| library.starts_with(head));
             let (_, package) = known.with_context(|| {
-                format!("{path} needs {library}: add its Debian package to {}", file!())
+                format!(
+                    "{path} needs {library}: add its Debian package to {}",
+                    file!()
+                )
             })?;
             packages.insert(*package);
         }

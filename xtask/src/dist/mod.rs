@@ -92,7 +92,9 @@ fn pack(options: &Options, release: &Release, programs: &[Built]) -> Result<()> 
     fs::write(&list, &sbom).with_context(|| list.display().to_string())?;
     sums(out, &names)?;
     for path in [tarball, package, list] {
-        let size = path.metadata().with_context(|| path.display().to_string())?;
+        let size = path
+            .metadata()
+            .with_context(|| path.display().to_string())?;
         println!("{:>6.1} MB  {}", megabytes(size.len()), path.display());
     }
     Ok(())
@@ -129,7 +131,11 @@ fn filter(program: &str, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>> {
     let (Ok(Ok(())), Ok(output)) = output else {
         bail!("{program} did not read its input");
     };
-    ensure!(output.status.success(), "{program} ended with {}", output.status);
+    ensure!(
+        output.status.success(),
+        "{program} ended with {}",
+        output.status
+    );
     Ok(output.stdout)
 }
 
@@ -138,7 +144,11 @@ fn sums(folder: &Path, names: &[String]) -> Result<()> {
     let mut command = Command::new("sha256sum");
     let output = command.args(names).current_dir(folder).output();
     let output = output.context("sha256sum does not start")?;
-    ensure!(output.status.success(), "sha256sum ended with {}", output.status);
+    ensure!(
+        output.status.success(),
+        "sha256sum ended with {}",
+        output.status
+    );
     let path = folder.join("SHA256SUMS");
     fs::write(&path, output.stdout).with_context(|| path.display().to_string())
 }

@@ -10,7 +10,14 @@ use super::sbom::Component;
 use crate::metadata::text;
 
 /// Beginnings of the names of files with a licence or what it asks to be kept, in capitals.
-const NAMES: &[&str] = &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+const NAMES: &[&str] = &[
+    "LICENSE",
+    "LICENCE",
+    "COPYING",
+    "COPYRIGHT",
+    "NOTICE",
+    "UNLICENSE",
+];
 
 /// Endings of files of source code, which may begin in the same way.
 const CODE: &[&str] = &["rs", "c", "h", "py", "sh", "html", "toml", "json"];

@@ -54,13 +54,18 @@ pub(super) fn parse(arguments: &[&str]) -> Result<Verb> {
     let mut rest = arguments;
     while let [option, value, tail @ ..] = rest {
         let twice = match *option {
-            "--profile" => source.replace(Source::Profile((*value).to_owned())).is_some(),
+            "--profile" => source
+                .replace(Source::Profile((*value).to_owned()))
+                .is_some(),
             "--no-build" => source.replace(Source::Folder(value.into())).is_some(),
             "--out" => out.replace(PathBuf::from(value)).is_some(),
             _ => return Err(Usage(USAGE.to_owned()).into()),
         };
         if twice {
-            return Err(Usage(format!("{option}: the programs and the folder are named once")).into());
+            return Err(Usage(format!(
+                "{option}: the programs and the folder are named once"
+            ))
+            .into());
         }
         rest = tail;
     }

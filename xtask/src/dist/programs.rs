@@ -87,7 +87,10 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Vec<Built>> {
         .map(|program| {
             let path = folder.join(program.name);
             if !path.is_file() {
-                bail!("{} is missing: build it, or leave --no-build out", path.display());
+                bail!(
+                    "{} is missing: build it, or leave --no-build out",
+                    path.display()
+                );
             }
             Ok(Built {
                 name: program.name,
@@ -119,7 +122,11 @@ fn hide_folders(cargo: &mut Command) -> Result<()> {
     // Dependencies are unpacked when they are fetched, and only then have folders.
     run::quietly("cargo", &["fetch", "--locked", "--quiet"])?;
     let mut folders = vec![(crate::root().to_owned(), "/lowroad")];
-    folders.extend(dependencies()?.into_iter().map(|folder| (folder, "/crates")));
+    folders.extend(
+        dependencies()?
+            .into_iter()
+            .map(|folder| (folder, "/crates")),
+    );
     let variable = |name| std::env::var(name).unwrap_or_default();
     let mut rust: Vec<String> = match std::env::var("CARGO_ENCODED_RUSTFLAGS") {
         Ok(flags) => flags.split('\x1f').map(str::to_owned).collect(),
@@ -153,7 +160,9 @@ fn dependencies() -> Result<Vec<PathBuf>> {
 fn cargo_home() -> Result<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
     let named = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    named.or_else(home).context("neither CARGO_HOME nor HOME is set")
+    named
+        .or_else(home)
+        .context("neither CARGO_HOME nor HOME is set")
 }
 
 /// Refuses programs that name the folder of the sources or of cargo: they would differ from those of another machine.

@@ -47,10 +47,16 @@ pub(super) fn components(metadata: &Value) -> Vec<Component<'_>> {
         .flatten()
         .map(|node| (text(node, "id"), node))
         .collect();
-    let programs: Vec<&str> = PROGRAMS.iter().chain([&AGENT]).map(|one| one.package).collect();
+    let programs: Vec<&str> = PROGRAMS
+        .iter()
+        .chain([&AGENT])
+        .map(|one| one.package)
+        .collect();
     let mut waiting: Vec<&str> = by_id
         .iter()
-        .filter(|(_, package)| package["source"].is_null() && programs.contains(&text(package, "name")))
+        .filter(|(_, package)| {
+            package["source"].is_null() && programs.contains(&text(package, "name"))
+        })
         .map(|(id, _)| *id)
         .collect();
     let mut found: BTreeMap<&str, Component<'_>> = BTreeMap::new();
@@ -87,7 +93,11 @@ fn is_macro(package: &Value) -> bool {
 }
 
 /// The document, whose bytes depend on the release and Cargo.lock only.
-pub(super) fn cyclone_dx(metadata: &Value, components: &[Component<'_>], release: &Release) -> Result<String> {
+pub(super) fn cyclone_dx(
+    metadata: &Value,
+    components: &[Component<'_>],
+    release: &Release,
+) -> Result<String> {
     let sums = checksums()?;
     let references: BTreeMap<&str, String> = components
         .iter()

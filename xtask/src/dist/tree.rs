@@ -64,7 +64,10 @@ impl Tree {
             let target = folder.join(path);
             let parent = target.parent().unwrap_or(folder);
             fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-            for created in parent.ancestors().take_while(|created| created.starts_with(folder)) {
+            for created in parent
+                .ancestors()
+                .take_while(|created| created.starts_with(folder))
+            {
                 set_mode(created, 0o755)?;
             }
             fs::write(&target, file.bytes()?).with_context(|| target.display().to_string())?;

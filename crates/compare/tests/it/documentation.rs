@@ -25,6 +25,25 @@ fn every_experiment_has_a_row() {
 }
 
 #[test]
+fn completions_know_every_experiment_and_environment() {
+    let script = stdout(&lowroad(&["completions", "bash"]).output().unwrap());
+    let completed = |name: &str| {
+        script
+            .split_whitespace()
+            .any(|word| word.trim_matches('"') == name)
+    };
+    let output = lowroad(&["compare", "--list", "--json"]).output().unwrap();
+    let experiments: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let experiments = experiments
+        .iter()
+        .filter_map(|experiment| experiment["name"].as_str());
+    let environments = testbed::KINDS.iter().map(|kind| kind.name);
+    for name in experiments.chain(environments) {
+        assert!(completed(name), "{name}");
+    }
+}
+
+#[test]
 fn options_and_rows_match() {
     for (command, page) in OPTIONS {
         let help = stdout(&lowroad(&[command, "--help"]).output().unwrap());

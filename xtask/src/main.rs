@@ -5,6 +5,7 @@
 mod agent;
 mod check;
 mod dist;
+mod folder;
 mod guest;
 mod inventory;
 mod lint;

@@ -1,14 +1,15 @@
 //! Archives that depend on nothing but the files: sorted, owned by root, with the time of the release.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::release::Release;
 use super::tree::Tree;
-use crate::weight::remove_folder;
+use crate::folder;
 
 /// Writes the tarball: one folder with the files of an installation and the script that installs them.
 pub(super) fn tarball(path: &Path, tree: &Tree, release: &Release) -> Result<()> {
@@ -16,12 +17,12 @@ pub(super) fn tarball(path: &Path, tree: &Tree, release: &Release) -> Result<()>
     let script = crate::root().join("packaging/install");
     let script = fs::read_to_string(&script).with_context(|| script.display().to_string())?;
     tree.add_script("install", &script.replace("@version@", &release.version));
-    let folder = release.folder();
+    let name = release.folder();
     let stage = path.with_extension("stage");
-    remove_folder(&stage)?;
-    tree.write(&stage.join(&folder))?;
-    tar(path, &stage, &folder, &["gzip", "-9n"], release.epoch)?;
-    remove_folder(&stage)
+    folder::remove(&stage)?;
+    tree.write(&stage.join(&name))?;
+    tar(path, &stage, &name, &["gzip", "-9n"], release.epoch)?;
+    folder::remove(&stage)
 }
 
 /// Archives `name` of a folder, compressed by a program that reads its standard input.
@@ -84,4 +85,43 @@ pub(super) fn ar(members: &[(&str, Vec<u8>)], epoch: u64) -> Vec<u8> {
         }
     }
     archive
+}
+
+/// A file's bytes, compressed by gzip without a name and a time.
+pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
+    filter("gzip", &["-9n"], bytes)
+}
+
+/// The MD5 sum that a Debian package has of each file.
+pub(super) fn md5(bytes: &[u8]) -> Result<String> {
+    let line = String::from_utf8(filter("md5sum", &[], bytes)?)?;
+    let sum = line.split(' ').next();
+    Ok(sum.unwrap_or_default().to_owned())
+}
+
+/// The output of a program that reads these bytes.
+fn filter(program: &str, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>> {
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove("GZIP");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{program} does not start"))?;
+    let mut pipe = child.stdin.take().context("no standard input")?;
+    let output = std::thread::scope(|scope| {
+        // In a thread: a filter may stop reading until its output is read.
+        let writer = scope.spawn(move || pipe.write_all(input));
+        let output = child.wait_with_output();
+        (writer.join(), output)
+    });
+    let (Ok(Ok(())), Ok(output)) = output else {
+        bail!("{program} did not read its input");
+    };
+    ensure!(
+        output.status.success(),
+        "{program} ended with {}",
+        output.status
+    );
+    Ok(output.stdout)
 }

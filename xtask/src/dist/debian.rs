@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::archive;
 use super::documents::MAN;
 use super::libraries;
-use super::programs::Built;
+use super::programs::Executable;
 use super::release::{Release, debian_architecture};
 use super::tree::{Contents, Tree};
-use super::{archive, compress};
-use crate::weight::remove_folder;
+use crate::folder;
 
 /// Debian's own places for what other systems have elsewhere.
 const PLACES: &[(&str, &str)] = &[
@@ -60,20 +60,20 @@ fi
 pub(super) fn package(
     path: &Path,
     tree: &Tree,
-    programs: &[Built],
+    programs: &[Executable],
     release: &Release,
 ) -> Result<()> {
     let data = data(tree)?;
     let control = control(&data, &libraries::depends(programs)?, release)?;
     let stage = path.with_extension("stage");
-    remove_folder(&stage)?;
+    folder::remove(&stage)?;
     let mut members = vec![("debian-binary", b"2.0\n".to_vec())];
     for (name, tree) in [("control", &control), ("data", &data)] {
-        let folder = stage.join(name);
-        tree.write(&folder)?;
+        let root = stage.join(name);
+        tree.write(&root)?;
         let packed = stage.join(format!("{name}.tar.xz"));
         // One thread: the bytes of several depend on how many there are.
-        archive::tar(&packed, &folder, ".", &["xz", "--threads=1"], release.epoch)?;
+        archive::tar(&packed, &root, ".", &["xz", "--threads=1"], release.epoch)?;
         let bytes = fs::read(&packed).with_context(|| packed.display().to_string())?;
         let member = if name == "data" {
             "data.tar.xz"
@@ -84,7 +84,7 @@ pub(super) fn package(
     }
     let package = archive::ar(&members, release.epoch);
     fs::write(path, package).with_context(|| path.display().to_string())?;
-    remove_folder(&stage)
+    folder::remove(&stage)
 }
 
 /// The files of the package: those of the tree below /usr, as Debian's policy wants them.
@@ -95,7 +95,7 @@ fn data(tree: &Tree) -> Result<Tree> {
         let place = place.map_or(path.as_str(), |(_, to)| to);
         let is_compressed = path.starts_with(MAN) || place.ends_with("/changelog");
         if is_compressed {
-            let bytes = compress(&file.bytes()?)?;
+            let bytes = archive::compress(&file.bytes()?)?;
             data.add(&format!("usr/{place}.gz"), Contents::Bytes(bytes), false);
         } else {
             data.add(
@@ -118,7 +118,7 @@ fn control(data: &Tree, depends: &str, release: &Release) -> Result<Tree> {
     for (path, file) in &data.0 {
         let bytes = file.bytes()?;
         size += bytes.len().div_ceil(1024);
-        sums.push_str(&format!("{}  {path}\n", super::md5(&bytes)?));
+        sums.push_str(&format!("{}  {path}\n", archive::md5(&bytes)?));
         if path.ends_with(".service") {
             units.extend(path.rsplit('/').next());
         }

@@ -6,10 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::programs::Built;
+use super::programs::Executable;
 use super::tree::{Contents, Tree};
-use crate::run;
-use crate::weight::remove_folder;
+use crate::{folder, run};
 
 /// Each shell, and the file that it reads when it first completes `lowroad`.
 const COMPLETIONS: &[(&str, &str)] = &[
@@ -33,11 +32,12 @@ const FOLDERS: &[(&str, &str)] = &[
     ("experiments", "experiments"),
 ];
 
-pub(super) fn add(tree: &mut Tree, programs: &[Built]) -> Result<()> {
+/// Adds them; `stage` is a folder for files in between, and is removed.
+pub(super) fn add(tree: &mut Tree, programs: &[Executable], stage: &Path) -> Result<()> {
     let lowroad = programs.iter().find(|program| program.name == "lowroad");
     let lowroad = fs::canonicalize(&lowroad.context("no program is called lowroad")?.path)?;
     let root = crate::root();
-    man_pages(tree, &lowroad)?;
+    man_pages(tree, &lowroad, stage)?;
     for (shell, path) in COMPLETIONS {
         let script = output(&lowroad, &["completions", shell])?;
         tree.add(path, Contents::Bytes(script), false);
@@ -69,21 +69,20 @@ pub(super) fn add(tree: &mut Tree, programs: &[Built]) -> Result<()> {
 }
 
 /// The pages that the program writes.
-fn man_pages(tree: &mut Tree, lowroad: &Path) -> Result<()> {
-    let folder = std::env::temp_dir().join(format!("lowroad-man-{}", std::process::id()));
-    remove_folder(&folder)?;
-    let out = folder.display().to_string();
+fn man_pages(tree: &mut Tree, lowroad: &Path, stage: &Path) -> Result<()> {
+    folder::remove(stage)?;
+    let out = stage.display().to_string();
     let status = Command::new(lowroad).args(["man", "--out", &out]).output();
     let status = status.context("lowroad does not start")?.status;
     ensure!(status.success(), "lowroad man ended with {status}");
-    let pages = fs::read_dir(&folder).with_context(|| out.clone())?;
+    let pages = fs::read_dir(stage).with_context(|| out.clone())?;
     for page in pages {
         let page = page.with_context(|| out.clone())?;
         let bytes = fs::read(page.path()).with_context(|| page.path().display().to_string())?;
         let name = page.file_name().to_string_lossy().into_owned();
         tree.add(&format!("{MAN}/{name}"), Contents::Bytes(bytes), false);
     }
-    remove_folder(&folder)
+    folder::remove(stage)
 }
 
 fn output(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {

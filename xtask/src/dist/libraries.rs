@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::programs::Built;
+use super::programs::Executable;
 use crate::run;
 
 /// Beginnings of libraries' names, and the package of each on Debian and Ubuntu.
@@ -25,7 +25,7 @@ const PACKAGES: &[(&str, &str)] = &[
 ];
 
 /// The `Depends` of a package with these programs: libc6 in the oldest version that has all the symbols.
-pub(super) fn depends(programs: &[Built]) -> Result<String> {
+pub(super) fn depends(programs: &[Executable]) -> Result<String> {
     let mut packages = BTreeSet::new();
     let mut glibc = (0, 0);
     for program in programs {

@@ -18,16 +18,15 @@ mod tests;
 mod tree;
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::metadata;
 use crate::tally::Tally;
 
-pub(crate) use programs::{Built, in_folder};
+pub(crate) use programs::{Executable, in_folder};
 
 use options::{Options, Source, Verb};
 use release::Release;
@@ -37,7 +36,7 @@ use tree::Tree;
 pub(crate) const PROFILE: &str = "dist";
 
 /// Builds the programs with a profile of Cargo.toml.
-pub(crate) fn build(profile: &str) -> Result<Vec<Built>> {
+pub(crate) fn build(profile: &str) -> Result<Vec<Executable>> {
     programs::build(profile, &Release::of_checkout()?.commit)
 }
 
@@ -64,7 +63,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<Tally> {
 }
 
 /// Writes the packages, the list of components, and the sums of both.
-fn pack(options: &Options, release: &Release, programs: &[Built]) -> Result<()> {
+fn pack(options: &Options, release: &Release, programs: &[Executable]) -> Result<()> {
     if options.source == Source::Profile(PROFILE.to_owned()) {
         programs::require_no_folders(programs)?;
     }
@@ -76,7 +75,7 @@ fn pack(options: &Options, release: &Release, programs: &[Built]) -> Result<()> 
     let sbom = sbom::cyclone_dx(&metadata, &components, release)?;
     let mut tree = Tree::default();
     programs::add(&mut tree, programs);
-    documents::add(&mut tree, programs)?;
+    documents::add(&mut tree, programs, &out.join("man.stage"))?;
     tree.add_text("share/doc/lowroad/sbom.cdx.json", &sbom);
     let notices = notices::collect(&components)?;
     tree.add_text("share/doc/lowroad/THIRD-PARTY.txt", &notices);
@@ -98,45 +97,6 @@ fn pack(options: &Options, release: &Release, programs: &[Built]) -> Result<()> 
         println!("{:>6.1} MB  {}", megabytes(size.len()), path.display());
     }
     Ok(())
-}
-
-/// A file's bytes, compressed by gzip without a name and a time.
-fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
-    filter("gzip", &["-9n"], bytes)
-}
-
-/// The MD5 sum that a Debian package has of each file.
-fn md5(bytes: &[u8]) -> Result<String> {
-    let line = String::from_utf8(filter("md5sum", &[], bytes)?)?;
-    let sum = line.split(' ').next();
-    Ok(sum.unwrap_or_default().to_owned())
-}
-
-/// The output of a program that reads these bytes.
-fn filter(program: &str, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>> {
-    let mut command = Command::new(program);
-    command.args(arguments).env_remove("GZIP");
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("{program} does not start"))?;
-    let mut pipe = child.stdin.take().context("no standard input")?;
-    let output = std::thread::scope(|scope| {
-        // In a thread: a filter may stop reading until its output is read.
-        let writer = scope.spawn(move || pipe.write_all(input));
-        let output = child.wait_with_output();
-        (writer.join(), output)
-    });
-    let (Ok(Ok(())), Ok(output)) = output else {
-        bail!("{program} did not read its input");
-    };
-    ensure!(
-        output.status.success(),
-        "{program} ended with {}",
-        output.status
-    );
-    Ok(output.stdout)
 }
 
 /// Writes `SHA256SUMS` of the named files of a folder.

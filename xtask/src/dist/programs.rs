@@ -41,12 +41,12 @@ pub(super) const AGENT: Program = Program {
 
 /// A program's file.
 #[derive(Clone, Debug)]
-pub(crate) struct Built {
+pub(crate) struct Executable {
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
 }
 
-impl Built {
+impl Executable {
     /// Its size in bytes.
     pub(crate) fn size(&self) -> Result<u64> {
         let file = self.path.metadata();
@@ -55,7 +55,7 @@ impl Built {
 }
 
 /// Builds every program with a profile of Cargo.toml, and netbench's agent with its own.
-pub(super) fn build(profile: &str, commit: &str) -> Result<Vec<Built>> {
+pub(super) fn build(profile: &str, commit: &str) -> Result<Vec<Executable>> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--locked", "--profile", profile]);
     for program in PROGRAMS {
@@ -71,7 +71,7 @@ pub(super) fn build(profile: &str, commit: &str) -> Result<Vec<Built>> {
         .chain([(&AGENT, &agent)]);
     programs
         .map(|(program, messages)| {
-            Ok(Built {
+            Ok(Executable {
                 name: program.name,
                 path: executable(messages, program.name)
                     .with_context(|| format!("cargo built no {}", program.name))?,
@@ -81,7 +81,7 @@ pub(super) fn build(profile: &str, commit: &str) -> Result<Vec<Built>> {
 }
 
 /// The programs that a folder has.
-pub(crate) fn in_folder(folder: &Path) -> Result<Vec<Built>> {
+pub(crate) fn in_folder(folder: &Path) -> Result<Vec<Executable>> {
     let programs = PROGRAMS.iter().chain([&AGENT]);
     programs
         .map(|program| {
@@ -92,7 +92,7 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Vec<Built>> {
                     path.display()
                 );
             }
-            Ok(Built {
+            Ok(Executable {
                 name: program.name,
                 path,
             })
@@ -100,7 +100,7 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Vec<Built>> {
         .collect()
 }
 
-pub(super) fn add(tree: &mut Tree, programs: &[Built]) {
+pub(super) fn add(tree: &mut Tree, programs: &[Executable]) {
     for program in programs {
         tree.add_program(&format!("bin/{}", program.name), &program.path);
     }
@@ -166,7 +166,7 @@ fn cargo_home() -> Result<PathBuf> {
 }
 
 /// Refuses programs that name the folder of the sources or of cargo: they would differ from those of another machine.
-pub(super) fn require_no_folders(programs: &[Built]) -> Result<()> {
+pub(super) fn require_no_folders(programs: &[Executable]) -> Result<()> {
     let folders = [crate::root().to_owned(), cargo_home()?];
     for program in programs {
         let image = fs::read(&program.path).with_context(|| program.path.display().to_string())?;

@@ -14,10 +14,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::Usage;
-use crate::dist::{self, Built};
+use crate::dist::{self, Executable};
 use crate::tally::{Outcome, Tally};
 
-pub(crate) use build::remove as remove_folder;
 pub(crate) use links::check as check_links;
 
 /// The largest each program of `cargo xtask dist` may be, in bytes.
@@ -59,7 +58,7 @@ usage: cargo xtask weight [links | features | sizes [DIR] | build [COMMIT [RUNS]
   ci [--cached]          time of .ci/run in a clone of HEAD with an empty cache, and again with the cache of that run
   test CRATE             time of ./test CRATE when all is built";
 
-fn sizes(tally: &mut Tally, programs: &[Built]) -> Result<()> {
+fn sizes(tally: &mut Tally, programs: &[Executable]) -> Result<()> {
     for program in programs {
         let size = program.size()?;
         let Some((_, limit)) = SIZES.iter().find(|(name, _)| *name == program.name) else {

@@ -51,7 +51,7 @@ original_path=$PATH
 export DEBIAN_FRONTEND=noninteractive
 step "what the checks need"
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends man-db libelf1 zlib1g >/dev/null
+apt-get install -y -qq --no-install-recommends man-db libelf1 zlib1g systemd-standalone-sysusers >/dev/null
 (cd "$packages" && sha256sum --check --quiet SHA256SUMS)
 
 step "tarball"
@@ -68,9 +68,7 @@ list | diff /tmp/before -
 step "Debian package"
 apt-get install -y -qq "$packages"/lowroad_*.deb >/dev/null
 check /usr vendor-completions
-if command -v systemd-sysusers >/dev/null; then
-	id lowroad
-fi
+id lowroad
 dpkg --verify lowroad
 apt-get purge -y -qq lowroad >/dev/null
 PATH=$original_path

@@ -30,7 +30,7 @@ set -e
 if [ "$1" = configure ]; then
 	# The users of the units. Nothing is enabled or started.
 	if command -v systemd-sysusers >/dev/null; then
-		systemd-sysusers lowroad.conf
+		systemd-sysusers /usr/lib/sysusers.d/lowroad.conf
 	fi
 	if [ -d /run/systemd/system ]; then
 		systemctl daemon-reload

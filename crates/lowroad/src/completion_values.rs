@@ -6,7 +6,6 @@
 use arguments::{ENVIRONMENTS, EXPERIMENTS};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
-use datapath::Datapath as _;
 use features::schema::SCHEMAS;
 
 /// The definition with the names that this version knows.

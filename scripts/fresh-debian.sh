@@ -3,7 +3,7 @@
 # sudo scripts/fresh-debian.sh ./demo --out /results/demo
 # debootstrap makes the system in a folder that is removed afterwards. It has the last commit in /lowroad, this machine's
 # kernel and network, and target/fresh-debian as /results. With --rust as the first word it also has this machine's Rust, for
-# where rustup's server cannot be reached.
+# where rustup's server cannot be reached. With --suite noble it is Ubuntu 24.04.
 set -eu
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then
@@ -17,10 +17,20 @@ for program in debootstrap git unshare; do
 	fi
 done
 rust=
-if [ "${1:-}" = --rust ]; then
-	rust=$HOME
-	shift
-fi
+suite=bookworm
+while :; do
+	case ${1:-} in
+	--rust)
+		rust=$HOME
+		shift
+		;;
+	--suite)
+		suite=${2:?--suite: bookworm or noble}
+		shift 2
+		;;
+	*) break ;;
+	esac
+done
 if [ $# = 0 ]; then
 	echo "which command? for example: $0 ./demo --out /results/demo" >&2
 	exit 2
@@ -30,7 +40,18 @@ mkdir -p "$results"
 system=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 # --one-file-system: nothing that is still mounted below is entered.
 trap 'rm -rf --one-file-system "$system"' EXIT
-debootstrap --variant=minbase --include=ca-certificates bookworm "$system" >&2
+if [ "$suite" = noble ]; then
+	# Debian's debootstrap has one script for all of Ubuntu, and not its keys.
+	keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+	if [ ! -e "$keys" ]; then
+		echo "needs Ubuntu's keys: apt-get install ubuntu-keyring" >&2
+		exit 3
+	fi
+	debootstrap --variant=minbase --include=ca-certificates --components=main,universe --keyring="$keys" \
+		noble "$system" http://archive.ubuntu.com/ubuntu gutsy >&2
+else
+	debootstrap --variant=minbase --include=ca-certificates "$suite" "$system" >&2
+fi
 mkdir "$system/lowroad" "$system/results"
 git archive HEAD | tar -x -C "$system/lowroad"
 # Certificates of a proxy that this machine trusts, and how names are resolved.
@@ -57,6 +78,6 @@ unshare --mount --propagation private sh -euc '
 	cd "$system"
 	pivot_root . mnt
 	umount -l mnt
-	exec env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-		chroot . sh -c "cd /lowroad && exec \"\$@\"" sh "$@"
+	exec env -i LOWROAD_SCRATCH_SYSTEM=1 HOME=/root TERM="${TERM:-dumb}" \
+		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin chroot . sh -c "cd /lowroad && exec \"\$@\"" sh "$@"
 ' sh "$system" "$results" "$rust" "$@"

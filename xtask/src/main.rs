@@ -5,6 +5,7 @@
 mod agent;
 mod check;
 mod dist;
+mod folder;
 mod guest;
 mod inventory;
 mod lint;
@@ -30,7 +31,8 @@ usage: cargo xtask VERB
                      checks, tests and the guest; CRATE builds and runs the tests of one crate,
                      WORD keeps tests whose name contains it; --remember writes xtask/times.tsv
   inventory          builds the tests and finds each test of xtask/inventory.txt among them
-  dist               builds the programs that are handed out, into target/dist/
+  dist [OPTION..]    builds the programs that are handed out and packs them, into target/packages/; `dist help` names
+                     the options
   weight [WHAT]      what is linked, sizes, build times, against limits; `weight help` names them
   agent              builds netbench's agent, static, into target/
   guest [--full | --package CRATE]
@@ -78,7 +80,7 @@ fn dispatch(arguments: &[&str]) -> Result<Tally> {
         }
         ["check", names @ ..] => check::run(names),
         ["test", options @ ..] => test::run(&test::Options::parse(options)?),
-        ["dist"] => dist::run().map(|()| Tally::default()),
+        ["dist", arguments @ ..] => dist::run(arguments),
         ["weight", arguments @ ..] => weight::run(arguments),
         ["inventory"] => test::inventory(),
         ["agent"] => agent::build(false).map(|_| Tally::default()),

@@ -10,6 +10,15 @@ use clap::{Args, Subcommand};
 
 pub use verbosity::Verbosity;
 
+/// The version, with the commit in parentheses where the build knew it.
+pub const VERSION: &str = env!("LOWROAD_VERSION");
+
+/// The names of the experiments that ship, separated by commas.
+pub const EXPERIMENTS: &str = env!("LOWROAD_EXPERIMENTS");
+
+/// The environments of a comparison's hosts.
+pub const ENVIRONMENTS: [&str; 7] = ["native", "oci", "docker", "podman", "vm", "vm-rt", "vm-oci"];
+
 /// The groups of checks of `lowroad selftest`, in the order they run.
 pub const CHECKS: [&str; 11] = [
     "probe",

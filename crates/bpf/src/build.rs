@@ -1,6 +1,7 @@
 //! Compiles a BPF program and generates its skeleton, from a crate's build script.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -64,8 +65,18 @@ fn compiler(source: &Path) -> SkeletonBuilder {
         "-Wno-unused-function".into(),
         // Atomic operations that return what they replaced, 32-bit registers; Linux 5.12.
         "-mcpu=v3".into(),
+        // BTF names the source files: as the repository does, wherever it lies.
+        prefix_map(),
     ]);
     builder
+}
+
+fn prefix_map() -> OsString {
+    let mut argument = OsString::from("-ffile-prefix-map=");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    argument.push(repository.expect("the crate is two folders below the repository"));
+    argument.push("=.");
+    argument
 }
 
 fn headers() -> PathBuf {

@@ -19,7 +19,7 @@ use datapath::ErrorClass;
 
 /// Run experiments, and report what each datapath costs.
 #[derive(Debug, Parser)]
-#[command(name = "lowroad", version, max_term_width = 100)]
+#[command(name = "lowroad", version = arguments::VERSION, max_term_width = 100)]
 struct Arguments {
     #[command(flatten)]
     verbosity: Verbosity,

@@ -23,7 +23,7 @@ Run lowroad COMMAND --help for details.
 
 /// Runs packet work on the road that costs least, and measures what each road costs.
 #[derive(Debug, Parser)]
-#[command(name = "lowroad", version, max_term_width = 100)]
+#[command(name = "lowroad", version = arguments::VERSION, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, global = true)]

@@ -7,11 +7,13 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Arguments;
+use crate::completion_values;
 use crate::exit::{self, Failure, OrFail as _};
 
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "lowroad", &mut script);
+    let mut definition = completion_values::with_names(Arguments::command());
+    clap_complete::generate(shell, &mut definition, "lowroad", &mut script);
     exit::print(&String::from_utf8_lossy(&script))
 }
 

@@ -3,6 +3,7 @@
 
 mod cli;
 mod compare;
+mod completion_values;
 mod control_endpoint;
 mod doctor;
 mod documents;

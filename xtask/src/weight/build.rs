@@ -3,12 +3,13 @@
 //! Seconds depend on the machine and its neighbours, so that only the ratio of the two has a limit.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+pub(super) use crate::folder::remove;
 use crate::run;
 use crate::tally::{Outcome, Tally};
 
@@ -142,16 +143,6 @@ fn ended_children(stat: &str) -> Option<f64> {
     let ticks: Vec<f64> = ticks.filter_map(|field| field.parse().ok()).collect();
     // Linux reports ticks of 10 ms to userspace on every architecture that lowroad supports.
     (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / 100.0)
-}
-
-/// Removes a folder that may be absent.
-pub(super) fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| PathBuf::from(folder).display().to_string())
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

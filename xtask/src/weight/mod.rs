@@ -9,10 +9,12 @@ mod features;
 mod links;
 mod test;
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use crate::Usage;
-use crate::dist;
+use crate::dist::{self, Executable};
 use crate::tally::{Outcome, Tally};
 
 pub(crate) use links::check as check_links;
@@ -26,7 +28,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<Tally> {
     match arguments {
         [] | ["links"] => tally.add("weight: links", links::check()?),
         ["features"] => tally.add("weight: features", features::check()?),
-        ["sizes"] => sizes(&mut tally)?,
+        ["sizes"] => sizes(&mut tally, &dist::build(dist::PROFILE)?)?,
+        ["sizes", folder] => sizes(&mut tally, &dist::in_folder(Path::new(folder))?)?,
         ["build"] => build::weigh(&mut tally, None, 1)?,
         ["build", commit] => build::weigh(&mut tally, Some(commit), 1)?,
         ["build", commit, runs] => {
@@ -46,18 +49,17 @@ pub(crate) fn run(arguments: &[&str]) -> Result<Tally> {
 }
 
 const USAGE: &str = "\
-usage: cargo xtask weight [links | features | sizes | build [COMMIT [RUNS]] | edit | ci [--cached] | test CRATE]
+usage: cargo xtask weight [links | features | sizes [DIR] | build [COMMIT [RUNS]] | edit | ci [--cached] | test CRATE]
   links                  which crates the programs link (the default; seconds)
   features               whether building one crate builds what it shares with others again (seconds)
-  sizes                  the size of each program of `cargo xtask dist`
+  sizes [DIR]            the size of each program of `cargo xtask dist`, or of those in DIR
   build [COMMIT [RUNS]]  CPU time of a clean build of what ./demo runs, beside the same build of COMMIT
   edit                   time to build a dev binary and relay's tests after a change of one line
   ci [--cached]          time of .ci/run in a clone of HEAD with an empty cache, and again with the cache of that run
   test CRATE             time of ./test CRATE when all is built";
 
-fn sizes(tally: &mut Tally) -> Result<()> {
-    dist::build()?;
-    for program in dist::PROGRAMS {
+fn sizes(tally: &mut Tally, programs: &[Executable]) -> Result<()> {
+    for program in programs {
         let size = program.size()?;
         let Some((_, limit)) = SIZES.iter().find(|(name, _)| *name == program.name) else {
             println!("{:<16} {:.1} MB", program.name, dist::megabytes(size));

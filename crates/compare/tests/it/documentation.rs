@@ -25,6 +25,21 @@ fn every_experiment_has_a_row() {
 }
 
 #[test]
+fn arguments_name_every_experiment_and_environment() {
+    let output = lowroad(&["compare", "--list", "--json"]).output().unwrap();
+    succeeded(&output);
+    let experiments: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let mut experiments: Vec<&str> = experiments
+        .iter()
+        .map(|experiment| experiment["name"].as_str().unwrap())
+        .collect();
+    experiments.sort_unstable();
+    assert_eq!(experiments.join(","), arguments::EXPERIMENTS);
+    let environments: Vec<&str> = testbed::KINDS.iter().map(|kind| kind.name).collect();
+    assert_eq!(environments, arguments::ENVIRONMENTS);
+}
+
+#[test]
 fn options_and_rows_match() {
     for (command, page) in OPTIONS {
         let help = stdout(&lowroad(&[command, "--help"]).output().unwrap());

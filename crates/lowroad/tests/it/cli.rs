@@ -133,6 +133,21 @@ fn completions_and_man_pages_know_every_command() {
     }
 }
 
+#[test]
+fn completions_know_datapaths_and_schemas() {
+    let script = stdout(&lowroad(&["completions", "bash"]));
+    let relay = relay::datapaths();
+    let relay: Vec<&str> = relay.iter().map(|datapath| datapath.name()).collect();
+    let features = features::live::datapaths();
+    let features: Vec<&str> = features.iter().map(|datapath| datapath.name()).collect();
+    let schemas = features::schema::SCHEMAS.iter();
+    let schemas: Vec<&str> = schemas.map(|schema| schema.name).collect();
+    for names in [relay, features, schemas] {
+        let words = format!("compgen -W \"{}\"", names.join(" "));
+        assert!(script.contains(&words), "{words}");
+    }
+}
+
 /// An option of every command that has some, those of lowroad-compare among them.
 const OPTIONS: &[(&str, &str)] = &[
     ("doctor", "--json"),

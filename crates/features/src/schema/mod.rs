@@ -6,6 +6,7 @@ mod columns;
 mod flags;
 mod flow;
 mod ipfix;
+mod kernel_class;
 mod nfstream;
 mod nprint;
 mod packet;
@@ -67,6 +68,11 @@ pub const SCHEMAS: &[Schema] = &[
     nprint::SCHEMA,
     tree::SCHEMA,
 ];
+
+/// A time as `cic.v1` has it.
+pub(crate) fn microseconds(nanoseconds: u64) -> f64 {
+    cic::micros(nanoseconds)
+}
 
 /// The schema of this name.
 pub fn find(name: &str) -> Option<&'static Schema> {

@@ -330,3 +330,39 @@ fn of_gaps(name: &str, gaps: usize) -> Option<Load> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn the_kernel_has_every_number_of_its_schema() {
+        let columns = schema::find("tree.v1").unwrap().columns();
+        let numbers = columns
+            .iter()
+            .filter(|column| column.kind == "u64" && column.name != "flow_id");
+        for column in numbers {
+            let id = format!("tree.v1/{}", column.name);
+            let Source { load, .. } = Source::of(&id).unwrap_or_else(|| panic!("{id}"));
+            assert!(load.place + size_of::<u64>() <= size_of::<types::flow>());
+            assert!(load.place < 1024, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_is_the_greatest_of_what_goes_left() {
+        let greatest = |id, threshold| Source::of(id).unwrap().greatest_at_most(threshold);
+        let duration =
+            |microseconds| greatest("cic.v1/Flow Duration", Quantity::double(microseconds));
+        assert_eq!(duration(1.5), Some(1500));
+        assert_eq!(duration(1.4999), Some(1499));
+        assert_eq!(duration(0.0), Some(0));
+        assert_eq!(duration(-0.1), None);
+        assert_eq!(duration(f64::INFINITY), Some(i64::MAX.unsigned_abs()));
+        let gap = "nfstream.v1/bidirectional_min_piat_ms";
+        assert_eq!(greatest(gap, 2), Some(2_999_999));
+        assert_eq!(greatest("flow.v1/packets", 7), Some(7));
+        assert_eq!(greatest("flow.v1/fwd_min_ttl", 1000), Some(255));
+    }
+}

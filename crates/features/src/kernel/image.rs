@@ -49,7 +49,11 @@ impl Image {
         Ok(Self {
             model: image,
             name: model.name.clone(),
-            classes: model.classes.iter().map(|class| class.name.clone()).collect(),
+            classes: model
+                .classes
+                .iter()
+                .map(|class| class.name.clone())
+                .collect(),
             rules: schema::find(&model.schema).map_or(Rules::Own, |schema| schema.rules),
         })
     }

@@ -51,7 +51,10 @@ fn write(
     out: &mut dyn std::fmt::Write,
     of: fn(Classification) -> &'static str,
 ) -> bool {
-    let classification = flow.remarks.as_ref().and_then(|remarks| remarks.classification);
+    let classification = flow
+        .remarks
+        .as_ref()
+        .and_then(|remarks| remarks.classification);
     classification.is_some_and(|classification| out.write_str(of(classification)).is_ok())
 }
 

@@ -116,11 +116,17 @@ fn rows_say_whose_they_are(rows: &str) {
     let ids: BTreeSet<&str> = column("flow_id").collect();
     assert_eq!(ids.len(), lines.len(), "{rows}");
     for name in ["src_ip", "dst_ip", "first_seen", "last_seen", "class"] {
-        assert!(column(name).all(|value| !value.is_empty()), "{name}: {rows}");
+        assert!(
+            column(name).all(|value| !value.is_empty()),
+            "{name}: {rows}"
+        );
     }
     let said = column("kernel_class").zip(column("kernel_action"));
     let said: BTreeSet<(&str, &str)> = said.filter(|(class, _)| !class.is_empty()).collect();
-    assert_eq!(said, BTreeSet::from([("first", "mark"), ("second", "drop")]));
+    assert_eq!(
+        said,
+        BTreeSet::from([("first", "mark"), ("second", "drop")])
+    );
 }
 
 /// After a broken model, one that drops.

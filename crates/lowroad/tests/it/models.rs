@@ -260,7 +260,10 @@ fn the_example_blocks_a_scan_and_lets_other_traffic_pass() {
     assert!(answered * 20 <= probes, "{text}");
     assert_eq!(without["requests_answered"], without["requests"], "{text}");
     let answered = blocked["requests_answered"].as_u64().unwrap();
-    assert!(answered * 20 >= blocked["requests"].as_u64().unwrap() * 19, "{text}");
+    assert!(
+        answered * 20 >= blocked["requests"].as_u64().unwrap() * 19,
+        "{text}"
+    );
     let dropped = told["model"]["packets"]["drop"].as_u64().unwrap();
     assert!(dropped >= probes, "{text}");
 }

@@ -191,7 +191,8 @@ fn values(array: &ArrayRef) -> Option<(&'static str, Vec<i64>)> {
     macro_rules! integers {
         ($kind:ty) => {{
             let values = array.as_primitive::<$kind>().iter();
-            let values = values.map(|value| i64::try_from(value.unwrap_or_default()).unwrap_or(i64::MAX));
+            let values =
+                values.map(|value| i64::try_from(value.unwrap_or_default()).unwrap_or(i64::MAX));
             ("integer", values.collect())
         }};
     }

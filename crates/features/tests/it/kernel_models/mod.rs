@@ -182,13 +182,18 @@ fn columns_of_other_schemas_meet_the_same_fate() {
     if !sys::require::root() {
         return;
     }
-    for (schema, columns) in [("flow.v1", 72), ("cic.v1", 38), ("nfstream.v1", 14)] {
+    for (schema, columns) in [("flow.v1", 82), ("cic.v1", 38), ("nfstream.v1", 14)] {
         for (seed, shape) in [(1, ONE), (2, MANY), (3, WIDE)] {
             let frames = conversation(seed, 1000);
             let flows = at_packet(shape.packets.0, &frames);
             let flows: Vec<Flow> = flows.into_iter().map(|(_, flow)| flow).collect();
             let inputs = Inputs::of(schema, &flows);
-            assert_eq!(inputs.columns.len(), columns, "{schema}: {:?}", inputs.columns);
+            assert_eq!(
+                inputs.columns.len(),
+                columns,
+                "{schema}: {:?}",
+                inputs.columns
+            );
             let model = model_of(seed, shape, &inputs);
             let answers = assert_same(schema, &model, &frames);
             assert!(answers.asked > 10, "{answers:?}");
@@ -223,7 +228,10 @@ fn what_rows_have_and_the_kernel_has_not_is_refused_by_name() {
         assert!(refused.contains(&what), "{refused}");
     }
     let refused = asking("cic.v1", "Flow IAT Max", double).unwrap_err();
-    assert!(refused.contains("{ id = \"cic.v1/Flow IAT Max\", null = 0 }"), "{refused}");
+    assert!(
+        refused.contains("{ id = \"cic.v1/Flow IAT Max\", null = 0 }"),
+        "{refused}"
+    );
     asking("cic.v1", "Flow IAT Max", r#""quantity":"double","null":0"#).unwrap();
     asking("cic.v1", "Flow Duration", double).unwrap();
 }

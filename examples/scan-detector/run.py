@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""From traffic to verdicts: learns to tell scans and floods from ordinary traffic, and says how well.
+"""From a capture to a blocked scan: capture, label, train, score, block.
 
     sudo python3 run.py [path of lowroad]
 
-Makes two network namespaces, and in them traffic of three kinds, once to learn from and once to judge:
-web requests and datagrams that are answered, a SYN scan, and a flood of datagrams. A decision tree learns
-from lowroad's rows; then lowroad judges live traffic with it, on rows and in the kernel. What each phase
-sent is known, so what was said of it can be counted. Needs root, iproute2, and a Python with scikit-learn
-and pyarrow; nothing is downloaded, and nothing leaves the namespaces.
+Makes two network namespaces, and in them traffic of three kinds: web requests and datagrams that are answered,
+a SYN scan, and a flood of datagrams, each from an address of its own. Captures it, labels its flows by these
+addresses, trains a decision tree (train.py), scores the capture, and then has the kernel drop what the tree
+takes for a scan or a flood while the same kinds of traffic come again. What was sent is known, so what became of
+it can be counted: the last line is that as JSON. Needs root, iproute2 and Python 3.9; nothing is downloaded, and
+nothing leaves the namespaces.
 """
 
+import collections
+import csv
 import ctypes
 import json
 import os
 import random
+import select
 import socket
 import struct
 import subprocess
@@ -23,29 +27,126 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "python", "lowroad"))
-
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
 
-KINDS = ["benign", "scan", "flood"]
-SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+SERVER = "10.77.0.1"
+SENDERS = {"benign": "10.77.0.2", "scan": "10.77.0.3", "flood": "10.77.0.4"}
+KINDS = list(SENDERS)
 WEB, ECHO = 8080, 5353
-# The kernel asks after these packets of a flow, so rows after each of them are learnt from.
+# The kernel asks after the packets 1 to 8 of a flow, so rows after these packets are learnt from.
 EARLY = [1, 2, 4, 8]
 
 
 def main(lowroad):
     names = [f"lr-{os.getpid()}-example-{end}" for end in ("server", "client")]
     with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
         try:
             network(*names)
             serve(names[0])
-            train(lowroad, names, folder)
-            report(judge(lowroad, names, folder))
+            before = capture(lowroad, names)
+            train(lowroad)
+            scored = score(lowroad)
+            blocked, account = block(lowroad, names)
         finally:
             for name in names:
                 subprocess.run(["ip", "netns", "del", name], check=False)
+    report({"scored": scored, "without": before, "blocked": blocked, "model": account["model"]})
+
+
+# The steps.
+
+
+def capture(lowroad, names):
+    """Packets to capture.pcap, and labels for them; what the traffic came to without a model."""
+    say("capture")
+    with Live(lowroad, names[0], "--datapath", "tpacket", "-o", "flows.csv", "--pcap-out", "capture.pcap"):
+        sent = send(names, "to learn from")
+    with open("labels.csv", "w", encoding="utf-8") as out:
+        out.write("src_ip,label\n")
+        out.writelines(f"{address},{kind}\n" for kind, address in SENDERS.items())
+    return sent
+
+
+def train(lowroad):
+    say("train")
+    rows = []
+    for early in EARLY:
+        rows.append(f"rows-{early}.csv")
+        run(lowroad, "features", "pcap", "capture.pcap", "--schema", "tree.v1", "--early", str(early),
+            "--labels", "labels.csv", "-o", rows[-1])
+    run(sys.executable, os.path.join(HERE, "train.py"), *rows, "--last", str(EARLY[-1]),
+        "--drop", "scan", "--drop", "flood", "-o", "model", quiet=False)
+    run(lowroad, "features", "model", "check", "model/model.toml", quiet=False)
+
+
+def score(lowroad):
+    """The classes of the capture's flows."""
+    say("score")
+    run(lowroad, "features", "score", "capture.pcap", "--model", "model/model.toml", "-o", "scored.csv")
+    return classes("scored.csv", "class")
+
+
+def block(lowroad, names):
+    """What the same kinds of traffic come to while the kernel drops; its classes, and the account of the run."""
+    say("block")
+    model = ["--model", "model/model.toml", "-o", "blocked.csv"]
+    with Live(lowroad, names[0], "--datapath", "xdp-flow", *model) as live:
+        sent = send(names, "to judge")
+    return {**sent, "classes": classes("blocked.csv", "kernel_class")}, live.account
+
+
+class Live:
+    """`lowroad features live eth0` in a namespace, from the first packet to the last."""
+
+    def __init__(self, lowroad, name, *options):
+        self.account = None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
+            ready.bind("ready.sock")
+            self.process = subprocess.Popen(
+                ["ip", "netns", "exec", name, lowroad, "features", "live", "eth0", "--json", *options],
+                stdout=subprocess.PIPE,
+                env={**os.environ, "NOTIFY_SOCKET": os.path.abspath("ready.sock")},
+            )
+            while not select.select([ready], [], [], 0.1)[0]:
+                if self.process.poll() is not None:
+                    sys.exit(f"lowroad ended early, with {self.process.returncode}")
+        os.unlink("ready.sock")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        time.sleep(0.2)
+        self.process.terminate()
+        account = self.process.communicate(timeout=60)[0]
+        if self.process.returncode != 0:
+            sys.exit(f"lowroad ended with {self.process.returncode}")
+        self.account = json.loads(account)
+
+
+def classes(path, column):
+    """How many flows of each sender are of each class."""
+    kinds = {address: kind for kind, address in SENDERS.items()}
+    found = {kind: collections.Counter() for kind in KINDS}
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["src_ip"] in kinds:
+                found[kinds[row["src_ip"]]][row[column] or "none"] += 1
+    return found
+
+
+def report(told):
+    say("\nflows by what they were (down) and the kernel's class (across)")
+    say(" " * 10 + "".join(f"{kind:>9}" for kind in KINDS))
+    for kind in KINDS:
+        counts = told["blocked"]["classes"][kind]
+        say(f"{kind:>10}" + "".join(f"{counts[name]:>9}" for name in KINDS))
+    for name, done in (("without a model", told["without"]), ("with the model", told["blocked"])):
+        say(f"{name}: {done['probes_answered']} of {done['probes']} probes of the scan were answered, "
+            f"{done['requests_answered']} of {done['requests']} requests")
+    say(json.dumps(told))
 
 
 # The network.
@@ -55,8 +156,10 @@ def network(server, client):
     for name in (server, client):
         run("ip", "netns", "add", name)
     run(*f"ip -n {server} link add eth0 type veth peer name eth0 netns {client}".split())
-    for name, address in ((server, SERVER), (client, CLIENT)):
-        run(*f"ip -n {name} address add {address}/24 dev eth0".split())
+    run(*f"ip -n {server} address add {SERVER}/24 dev eth0".split())
+    for address in SENDERS.values():
+        run(*f"ip -n {client} address add {address}/24 dev eth0".split())
+    for name in (server, client):
         run(*f"ip -n {name} link set eth0 up".split())
         run(*f"ip -n {name} link set lo up".split())
 
@@ -93,33 +196,73 @@ def echo(ready):
 # The traffic.
 
 
-def benign(dice):
-    for _ in range(80):
-        if dice.random() < 0.5:
-            with socket.create_connection((SERVER, WEB), timeout=20) as web:
-                web.sendall(f"GET /{dice.randrange(100, 60000)} HTTP/1.0\r\n\r\n".encode())
-                while web.recv(65536):
-                    pass
-        else:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
-                asks.settimeout(20)
-                for _ in range(dice.randrange(1, 12)):
-                    asks.sendto(os.urandom(dice.randrange(20, 200)), (SERVER, ECHO))
-                    asks.recv(2048)
-                    time.sleep(dice.uniform(0.001, 0.02))
+def send(names, seed):
+    """Traffic of each kind, and what was answered of it."""
+    sent = {}
+    for kind, traffic in (("benign", benign), ("scan", scan), ("flood", flood)):
+        inside(names[1], traffic, random.Random(f"{kind} {seed}"), sent)
+    return sent
 
 
-def scan(dice):
-    """SYNs as scanners make them: no options, one window for all."""
-    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
-    source = dice.randrange(40000, 60000)
-    for port in dice.sample(range(1, 30000), 300):
-        raw.sendto(syn(source, port, dice), (SERVER, 0))
-        time.sleep(0.0005)
+def benign(dice, sent):
+    answered = [request(dice) if at % 2 else datagrams(dice) for at in range(40)]
+    sent.update(requests=len(answered), requests_answered=sum(answered))
+
+
+def request(dice):
+    try:
+        with socket.create_connection((SERVER, WEB), 5, (SENDERS["benign"], 0)) as web:
+            size = dice.randrange(100, 60000)
+            web.sendall(f"GET /{size} HTTP/1.0\r\n\r\n".encode())
+            got = 0
+            while data := web.recv(65536):
+                got += len(data)
+            return got > size
+    except OSError:
+        return False
+
+
+def datagrams(dice):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+        asks.bind((SENDERS["benign"], 0))
+        asks.settimeout(5)
+        try:
+            for _ in range(dice.randrange(1, 12)):
+                asks.sendto(os.urandom(dice.randrange(20, 200)), (SERVER, ECHO))
+                asks.recv(2048)
+                time.sleep(dice.uniform(0.001, 0.01))
+        except OSError:
+            return False
+    return True
+
+
+def scan(dice, sent):
+    """SYNs as scanners make them: no options, one window for all. Each is answered, if only with a reset."""
+    source, answered = dice.randrange(40000, 60000), set()
+    ports = dice.sample(range(1, 30000), 200)
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
+        raw.bind((SENDERS["scan"], 0))
+        for port in ports:
+            raw.sendto(syn(source, port, dice), (SERVER, 0))
+            answered |= answers(raw, source, 0.0005)
+        answered |= answers(raw, source, 0.3)
+    sent.update(probes=len(ports), probes_answered=len(answered))
+
+
+def answers(raw, source, seconds):
+    """Ports from which something has come until nothing has come for so long."""
+    ports = set()
+    while select.select([raw], [], [], seconds)[0]:
+        packet = raw.recv(2048)
+        begin = 4 * (packet[0] & 15)
+        port, to = struct.unpack("!HH", packet[begin:begin + 4])
+        if to == source:
+            ports.add(port)
+    return ports
 
 
 def syn(source, port, dice):
-    ends = socket.inet_aton(CLIENT) + socket.inet_aton(SERVER)
+    ends = socket.inet_aton(SENDERS["scan"]) + socket.inet_aton(SERVER)
     header = struct.pack("!HHIIBBHHH", source, port, dice.getrandbits(32), 0, 5 << 4, 2, 1024, 0, 0)
     words = struct.unpack("!16H", ends + struct.pack("!HH", 6, len(header)) + header)
     total = sum(words)
@@ -128,152 +271,22 @@ def syn(source, port, dice):
     return header[:16] + struct.pack("!H", checksum) + header[18:]
 
 
-def flood(dice):
+def flood(dice, _):
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(40)]
-    for _ in range(60):
+    for one in sockets:
+        one.bind((SENDERS["flood"], 0))
+    for _ in range(30):
         for one in sockets:
-            one.sendto(os.urandom(dice.randrange(400, 1200)), (SERVER, 9))
-        time.sleep(0.001)
-
-
-TRAFFIC = {"benign": benign, "scan": scan, "flood": flood}
-
-
-# Learning.
-
-
-def train(lowroad, names, folder):
-    import numpy
-    import pyarrow.parquet
-    from sklearn.tree import DecisionTreeClassifier
-
-    from trees import export_tree
-
-    tables, labels = [], []
-    for label, kind in enumerate(KINDS):
-        capture = os.path.join(folder, f"{kind}.pcap")
-        record(names, kind, capture, random.Random(f"learn {kind}"))
-        for early in EARLY:
-            rows = os.path.join(folder, "rows.parquet")
-            options = ["--schema", "tree.v1", "--early", str(early), "-o", rows]
-            run(lowroad, "features", "pcap", capture, *options)
-            tables.append(pyarrow.parquet.read_table(rows))
-            labels += [label] * tables[-1].num_rows
-    # Ports say more of this example than of any network.
-    columns = [name for name in tables[0].column_names if not name.endswith("_port")]
-    x = numpy.concatenate(
-        [numpy.column_stack([table[name].to_numpy() for name in columns]) for table in tables]
-    ).astype("float64")
-    model = DecisionTreeClassifier(max_depth=8, class_weight="balanced", random_state=1)
-    model.fit(x, labels)
-    export_tree(model, columns, os.path.join(folder, "trees.json"))
-    with open(os.path.join(folder, "model.toml"), "w", encoding="utf-8") as out:
-        out.write('name = "scan-detector"\ntrees = "trees.json"\nschema = "tree.v1"\n')
-        out.write(f"packets = {{ first = {EARLY[0]}, last = {EARLY[-1]} }}\n")
-        out.write(f"columns = {json.dumps([f'tree.v1/{name}' for name in columns])}\n")
-        out.write("classes = [\n")
-        out.write(''.join(f'    {{ name = "{kind}", action = "{action}" }},\n' for kind, action in
-                          (("benign", "pass"), ("scan", "drop"), ("flood", "drop"))))
-        out.write("]\n")
-    say(f"learnt from {len(x)} rows: {model.tree_.node_count} nodes")
-    run(lowroad, "features", "model", "check", os.path.join(folder, "model.toml"), quiet=False)
-
-
-def record(names, kind, path, dice):
-    """The frames that come in at the server, as a capture."""
-    stop = threading.Event()
-    ready = threading.Barrier(2)
-    recorder = threading.Thread(target=inside, args=(names[0], write_pcap, path, ready, stop))
-    recorder.start()
-    ready.wait()
-    inside(names[1], TRAFFIC[kind], dice)
-    time.sleep(0.3)
-    stop.set()
-    recorder.join()
-
-
-def write_pcap(path, ready, stop):
-    ethernet, every = 1, 3
-    taps = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(every))
-    taps.bind(("eth0", every))
-    taps.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
-    taps.settimeout(0.05)
-    with open(path, "wb") as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, ethernet))
-        ready.wait()
-        while not stop.is_set():
             try:
-                frame, (_, _, way, _, _) = taps.recvfrom(65535)
-            except TimeoutError:
-                continue
-            if way != socket.PACKET_OUTGOING:
-                now = time.time_ns()
-                out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), len(frame)))
-                out.write(frame)
-
-
-# Judging.
-
-
-def judge(lowroad, names, folder):
-    """What was said of the flows of each kind: by the rows' scores, and by the kernel."""
-    model = os.path.join(folder, "model.toml")
-    said = {}
-    for kind in KINDS:
-        rows = os.path.join(folder, f"{kind}.jsonl")
-        # In shadow mode: what is dropped has no second packet, and its row would be another.
-        live = subprocess.Popen(
-            [*enter(names[0]), lowroad, "features", "live", "eth0", "--datapath", "xdp-flow"]
-            + ["--schema", "tree.v1", "--model", model, "--shadow", "--score", model]
-            + ["--json", "-o", rows],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            attached(names[0], live)
-            inside(names[1], TRAFFIC[kind], random.Random(f"judge {kind}"))
-            time.sleep(0.3)
-        finally:
-            live.terminate()
-        account = json.loads(live.communicate(timeout=60)[0])
-        scored = [json.loads(line)["class"] for line in open(rows, encoding="utf-8")]
-        kernel = account["model"]["flows"]
-        said[kind] = {
-            "rows": {name: scored.count(name) for name in KINDS},
-            "kernel": {name: kernel.get(name, 0) for name in KINDS},
-        }
-    return said
-
-
-def attached(name, live):
-    """Waits until the program is on the device."""
-    for _ in range(600):
-        shown = subprocess.run(
-            ["ip", "-n", name, "link", "show", "eth0"], capture_output=True, text=True, check=True
-        )
-        if "xdp" in shown.stdout:
-            return
-        if live.poll() is not None:
-            sys.exit(f"lowroad ended early, with {live.returncode}")
-        time.sleep(0.05)
-    sys.exit("lowroad did not come up")
-
-
-def report(said):
-    for judge, about in (("rows", "scores of whole flows"), ("kernel", "the kernel, as it goes")):
-        say(f"\n{about}: flows by what they were (down) and what was said of them (across)")
-        say(" " * 10 + "".join(f"{kind:>9}" for kind in KINDS))
-        for kind in KINDS:
-            say(f"{kind:>10}" + "".join(f"{said[kind][judge][name]:>9}" for name in KINDS))
-    say("")
-    say(json.dumps(said))
+                one.sendto(os.urandom(dice.randrange(400, 1200)), (SERVER, 9))
+            except ConnectionRefusedError:
+                pass
+        time.sleep(0.001)
+    for one in sockets:
+        one.close()
 
 
 # Small things.
-
-
-def enter(name):
-    return ["ip", "netns", "exec", name]
 
 
 def inside(name, work, *arguments):
@@ -306,4 +319,4 @@ def say(text):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "lowroad")
+    main(os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "lowroad")

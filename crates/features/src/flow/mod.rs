@@ -17,7 +17,7 @@ pub use contents::Contents;
 pub use direction::{Direction, Windows};
 pub use moments::{Lengths, Times};
 pub use place::Place;
-pub use remarks::Remarks;
+pub use remarks::{Classification, Remarks};
 pub use table::{Limits, Table, Timers};
 
 use twox_hash::XxHash64;

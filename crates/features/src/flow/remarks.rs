@@ -19,6 +19,15 @@ pub struct Remarks {
     pub headless: [Lengths; 2],
     /// The tunnel of the first packet that was taken out of one, forward and backward.
     pub tunnels: [Option<Tunnel>; 2],
+    /// What a model in the kernel says of the flow.
+    pub classification: Option<Classification>,
+}
+
+/// A class of a model in the kernel, and its action. Both are names: the model may have gone when a row is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classification {
+    pub class: &'static str,
+    pub action: &'static str,
 }
 
 impl Remarks {
@@ -53,6 +62,7 @@ impl Remarks {
             fragments: self.fragments + other.fragments,
             headless: [there.and(&other.headless[0]), back.and(&other.headless[1])],
             tunnels: std::array::from_fn(|side| self.tunnels[side].or(other.tunnels[side])),
+            classification: self.classification.or(other.classification),
         }
     }
 

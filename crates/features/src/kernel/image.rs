@@ -1,37 +1,33 @@
 //! A compiled model as the kernel's programs read it: tree.h's `struct model`.
 
 use std::collections::VecDeque;
-use std::mem::offset_of;
 
+use super::columns::{LEAF, Load, Source};
 use super::skel::Plain;
 use super::skel::flow::types;
-use crate::model::{Action, Error, IntegerNode, IntegerTree, Model};
+use crate::model::{Action, Column, Error, IntegerNode, IntegerTree, Model};
+use crate::schema::{self, Rules};
 
-/// The schema whose columns the kernel has.
-const SCHEMA: &str = "tree.v1";
 /// The limits of tree.h.
 const DEPTH: usize = 16;
 const TREES: usize = 32;
 const NODES: usize = 16_384;
 const VALUES: usize = 16_384;
 pub(super) const CLASSES: usize = 8;
-/// `enum tree_load`.
-const PLAIN: u8 = 0;
-const LEAF: u8 = 1;
-const BOTH: u8 = 2;
-const SPAN: u8 = 3;
-const MEAN_LENGTH: u8 = 4;
-const MEAN_TIME: u8 = 5;
-const SOURCE_PORT: u8 = 6;
-const DESTINATION_PORT: u8 = 7;
 
 /// A model that the kernel can evaluate.
 #[derive(Clone, Debug)]
-pub struct Image(Box<types::model>);
+pub struct Image {
+    model: Box<types::model>,
+    name: String,
+    classes: Vec<String>,
+    /// By which the flows are made that it was trained on.
+    rules: Rules,
+}
 
 impl PartialEq for Image {
     fn eq(&self, other: &Self) -> bool {
-        self.0.bytes() == other.0.bytes()
+        self.model.bytes() == other.model.bytes() && self.classes == other.classes
     }
 }
 
@@ -50,12 +46,37 @@ impl Image {
         image.trees[..roots.len()].copy_from_slice(&roots);
         image.nodes[..layout.nodes.len()].copy_from_slice(&layout.nodes);
         image.values[..layout.values.len()].copy_from_slice(&layout.values);
-        Ok(Self(image))
+        Ok(Self {
+            model: image,
+            name: model.name.clone(),
+            classes: model
+                .classes
+                .iter()
+                .map(|class| class.name.clone())
+                .collect(),
+            rules: schema::find(&model.schema).map_or(Rules::Own, |schema| schema.rules),
+        })
+    }
+
+    /// What its classes are called, in the order of their numbers.
+    pub(super) fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Refuses flows that are made by other rules than those that it was trained on.
+    pub(super) fn check_rules(&self, rules: Rules) -> Result<(), datapath::Error> {
+        if self.rules == Rules::Own || self.rules == rules {
+            return Ok(());
+        }
+        Err(datapath::Error::Plan(format!(
+            "the model {} was trained on flows that end and are told apart as in nfstream.v1: use --schema nfstream.v1",
+            self.name
+        )))
     }
 
     /// The whole of it, for one map entry.
     pub(super) fn record(&self, account: u32, shadow: bool, generation: u16) -> Box<types::model> {
-        let mut model = self.0.clone();
+        let mut model = self.model.clone();
         model.head.account = account;
         model.head.shadow = shadow.into();
         model.head.generation = generation;
@@ -64,12 +85,6 @@ impl Image {
 }
 
 fn check(model: &Model) -> Result<(), Error> {
-    if model.schema != SCHEMA {
-        return Err(Error::Rows(format!(
-            "the model {} asks for columns of {}, and the kernel has those of {SCHEMA}: train on rows of it",
-            model.name, model.schema
-        )));
-    }
     let forest = &model.forest;
     let wide = forest.trees.iter().filter(|tree| tree.width > 1);
     let values = wide.map(|tree| tree.leaves() * tree.width as usize).sum();
@@ -217,15 +232,14 @@ impl Step {
                     ..
                 } => (input, threshold, left as usize, right as usize),
             };
-            let id = &model.columns[input as usize].id;
-            let load = load(id).ok_or_else(|| Error::Rows(format!("the kernel has no {id}")))?;
-            at = match u64::try_from(threshold) {
-                Err(_) => right,
-                Ok(all) if all >= load.greatest() => left,
-                Ok(threshold) => {
+            let source = source(model, &model.columns[input as usize])?;
+            at = match source.greatest_at_most(threshold) {
+                None => right,
+                Some(all) if all >= source.load.greatest() => left,
+                Some(threshold) => {
                     return Ok(Self::Split {
-                        load,
-                        threshold: load.threshold(threshold),
+                        load: source.load,
+                        threshold: source.load.threshold(threshold),
                         children: [left, right],
                     });
                 }
@@ -234,156 +248,21 @@ impl Step {
     }
 }
 
-/// How the kernel reads a column.
-#[derive(Clone, Copy)]
-struct Load {
-    kind: u8,
-    place: usize,
-    shift: u8,
-}
-
-impl Load {
-    /// The greatest value there can be.
-    fn greatest(self) -> u64 {
-        let most = i64::MAX.unsigned_abs();
-        match self.kind {
-            PLAIN => most.min(u64::MAX >> self.shift),
-            _ => most,
-        }
+/// Where the kernel has a column that a question is about.
+fn source(model: &Model, column: &Column) -> Result<Source, Error> {
+    let Column { id, null, .. } = column;
+    let name = &model.name;
+    let source = Source::of(id).ok_or_else(|| {
+        Error::Rows(format!(
+            "the model {name} asks for {id}, which the kernel does not have: train without it, or on tree.v1"
+        ))
+    })?;
+    if source.may_be_null && *null != Some(0) {
+        return Err(Error::Rows(format!(
+            "the model {name} asks for {id}, which the kernel has as 0 where rows have null: train with 0 in its place, and name the column {{ id = \"{id}\", null = 0 }}"
+        )));
     }
-
-    /// As the kernel compares it: below a plain column are bits of others, which may be anything.
-    fn threshold(self, threshold: u64) -> u64 {
-        match self.kind {
-            PLAIN => threshold << self.shift | ((1 << self.shift) - 1),
-            _ => threshold,
-        }
-    }
-}
-
-/// The 64 bits that end where the column does.
-fn plain(offset: usize, bits: u8) -> Load {
-    Load {
-        kind: PLAIN,
-        place: offset + usize::from(bits / 8) - size_of::<u64>(),
-        shift: 64 - bits,
-    }
-}
-
-/// Where a column of `tree.v1` is in struct flow.
-fn load(id: &str) -> Option<Load> {
-    let name = id.strip_prefix("tree.v1/")?;
-    let forward = offset_of!(types::flow, directions);
-    let backward = forward + size_of::<types::direction>();
-    if let Some(name) = name.strip_prefix("fwd_") {
-        return of_direction(name, forward);
-    }
-    if let Some(name) = name.strip_prefix("bwd_") {
-        return of_direction(name, backward);
-    }
-    let key = offset_of!(types::flow, key);
-    let kind = |kind, place| Load {
-        kind,
-        place,
-        shift: 0,
-    };
-    Some(match name {
-        "ip_version" => plain(key + offset_of!(types::flow_key, version), 8),
-        "protocol" => plain(key + offset_of!(types::flow_key, protocol), 8),
-        "src_port" => kind(SOURCE_PORT, 0),
-        "dst_port" => kind(DESTINATION_PORT, 0),
-        "duration_ns" => kind(SPAN, offset_of!(types::flow, first_ns)),
-        "idle_count" => plain(
-            offset_of!(types::flow, periods)
-                + offset_of!(types::periods, idle)
-                + offset_of!(types::times, count),
-            64,
-        ),
-        "subflow_gaps" => plain(
-            offset_of!(types::flow, periods) + offset_of!(types::periods, subflow_gaps),
-            64,
-        ),
-        "out_of_order" => plain(offset_of!(types::flow, out_of_order), 64),
-        "packets" | "bytes" | "payload_bytes" | "fin_packets" | "syn_packets" | "rst_packets"
-        | "psh_packets" | "ack_packets" | "urg_packets" | "ece_packets" | "cwr_packets" => Load {
-            kind: BOTH,
-            ..of_direction(name, forward)?
-        },
-        _ => of_gaps(name, offset_of!(types::flow, gaps))?,
-    })
-}
-
-fn of_direction(name: &str, direction: usize) -> Option<Load> {
-    let bulks = direction + offset_of!(types::direction, bulks);
-    let wire = direction + offset_of!(types::direction, wire);
-    let payload = direction + offset_of!(types::direction, payload);
-    let (offset, bits) = match name {
-        "packets" => (wire + offset_of!(types::lengths, count), 64),
-        "bytes" => (wire + offset_of!(types::lengths, sum), 64),
-        "payload_bytes" => (payload + offset_of!(types::lengths, sum), 64),
-        "ip_bytes" => (direction + offset_of!(types::direction, ip_bytes), 64),
-        "payload_packets" => (
-            direction + offset_of!(types::direction, payload_packets),
-            64,
-        ),
-        "bulks" => (bulks + offset_of!(types::bulks, count), 64),
-        "bulk_packets" => (bulks + offset_of!(types::bulks, packets), 64),
-        "ttl_min" => (direction + offset_of!(types::direction, min_ttl), 8),
-        "ttl_max" => (direction + offset_of!(types::direction, max_ttl), 8),
-        "tos" => (direction + offset_of!(types::direction, tos), 8),
-        "first_window" => (direction + offset_of!(types::direction, first_window), 16),
-        "last_window" => (direction + offset_of!(types::direction, last_window), 16),
-        "duration_ns" => {
-            return Some(Load {
-                kind: SPAN,
-                place: direction + offset_of!(types::direction, first_ns),
-                shift: 0,
-            });
-        }
-        _ => {
-            let flags = direction + offset_of!(types::direction, flags);
-            let gaps = direction + offset_of!(types::direction, gaps);
-            return of_flags(name, flags)
-                .or_else(|| of_lengths(name.strip_prefix("frame_")?, wire))
-                .or_else(|| of_lengths(name.strip_prefix("payload_")?, payload))
-                .or_else(|| of_gaps(name, gaps));
-        }
-    };
-    Some(plain(offset, bits))
-}
-
-/// Packets with a TCP flag, in the order of the bits.
-fn of_flags(name: &str, flags: usize) -> Option<Load> {
-    const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
-    let flag = name.strip_suffix("_packets")?;
-    let bit = FLAGS.iter().position(|name| *name == flag)?;
-    Some(plain(flags + bit * size_of::<u32>(), 32))
-}
-
-fn of_lengths(name: &str, lengths: usize) -> Option<Load> {
-    Some(match name {
-        "min" => plain(lengths + offset_of!(types::lengths, min), 32),
-        "max" => plain(lengths + offset_of!(types::lengths, max), 32),
-        "mean_q8" => Load {
-            kind: MEAN_LENGTH,
-            place: lengths,
-            shift: 0,
-        },
-        _ => return None,
-    })
-}
-
-fn of_gaps(name: &str, gaps: usize) -> Option<Load> {
-    Some(match name {
-        "iat_min_ns" => plain(gaps + offset_of!(types::times, min), 64),
-        "iat_max_ns" => plain(gaps + offset_of!(types::times, max), 64),
-        "iat_mean_ns" => Load {
-            kind: MEAN_TIME,
-            place: gaps,
-            shift: 0,
-        },
-        _ => return None,
-    })
+    Ok(source)
 }
 
 fn number(value: usize) -> u32 {
@@ -396,20 +275,4 @@ fn place(value: usize) -> u16 {
 
 fn small(value: usize) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::schema;
-
-    #[test]
-    fn the_kernel_has_every_column() {
-        for column in schema::find(SCHEMA).unwrap().columns() {
-            let id = format!("{SCHEMA}/{}", column.name);
-            let load = load(&id).unwrap_or_else(|| panic!("{id}"));
-            assert!(load.place + size_of::<u64>() <= size_of::<types::flow>());
-            assert!(load.place < 1024, "{id}");
-        }
-    }
 }

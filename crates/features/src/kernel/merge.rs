@@ -8,8 +8,9 @@
 
 use hashbrown::HashMap;
 
+use super::classes;
 use crate::Key;
-use crate::flow::{End, Flow, Periods, Step, Timers, Times};
+use crate::flow::{End, Flow, Periods, Remarks, Step, Timers, Times};
 
 /// Ended parts whose flow may go on elsewhere.
 #[derive(Debug, Default)]
@@ -124,7 +125,13 @@ fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
     flow.backward.merge(part.backward);
     flow.gaps = Times::default();
     flow.periods = Periods::new(Times::default(), Times::default(), flow.duration_ns(), 0);
-    flow.remarks = flow.remarks().and(&part.remarks()).held();
+    let remarks = [flow.remarks(), part.remarks()];
+    let [earlier, later] = remarks.map(|remarks| remarks.classification);
+    flow.remarks = Remarks {
+        classification: classes::join(earlier, later),
+        ..remarks[0].and(&remarks[1])
+    }
+    .held();
     flow.closing = flow.closing.and(part.closing);
 }
 

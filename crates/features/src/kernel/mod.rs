@@ -5,7 +5,9 @@
 mod account;
 mod bell;
 mod calls;
+mod classes;
 mod clock;
+mod columns;
 mod fanout;
 mod flows;
 mod hand_over;

@@ -6,10 +6,11 @@ use bpf::{Map, PerCpu};
 use datapath::Error;
 use libbpf_rs::{MapType, libbpf_sys};
 
-use super::failed;
 use super::image::{CLASSES, Image};
 use super::skel::flow::types;
+use super::{classes, failed};
 use crate::model::ACTIONS;
+use crate::schema::Rules;
 
 /// What a model's answers were, since it came into force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,8 @@ struct Slot {
     shadow: bool,
     /// Once the datapath has started.
     models: Option<Models>,
+    /// By which the flows of the datapath are made, once it has started.
+    rules: Option<Rules>,
     /// The model's answers in datapaths that have ended: one starts again when its interface is back.
     past: Answers,
 }
@@ -57,6 +60,7 @@ impl ModelSlot {
             image,
             shadow,
             models: None,
+            rules: None,
             past: Answers::default(),
         }))
     }
@@ -65,12 +69,16 @@ impl ModelSlot {
     /// one or the other.
     pub fn put(&self, image: Image) -> Result<Answers, Error> {
         let mut slot = self.lock();
+        if let Some(rules) = slot.rules {
+            image.check_rules(rules)?;
+        }
         slot.image = image;
         let Slot {
             image,
             shadow,
             models,
             past,
+            ..
         } = &mut *slot;
         let before = match models {
             Some(models) => models.put(Some((image, *shadow)))?,
@@ -87,9 +95,11 @@ impl ModelSlot {
         Ok(slot.past.and(answers))
     }
 
-    /// Puts the model in force in programs that were loaded.
-    pub(crate) fn connect(&self, mut models: Models) -> Result<(), Error> {
+    /// Puts the model in force in programs that were loaded, whose flows are made by these rules.
+    pub(crate) fn connect(&self, mut models: Models, rules: Rules) -> Result<(), Error> {
         let mut slot = self.lock();
+        slot.image.check_rules(rules)?;
+        slot.rules = Some(rules);
         models.put(Some((&slot.image, slot.shadow)))?;
         if let Some(ended) = slot.models.replace(models) {
             slot.past = slot.past.and(ended.answers()?);
@@ -110,7 +120,6 @@ pub(crate) struct Models {
     /// Of `accounts`, the one that is not in use.
     spare: u32,
     is_set: bool,
-    generation: u16,
 }
 
 impl Models {
@@ -120,7 +129,6 @@ impl Models {
             accounts,
             spare: 0,
             is_set: false,
-            generation: 0,
         }
     }
 
@@ -130,8 +138,7 @@ impl Models {
         match image {
             Some((image, shadow)) => {
                 self.reset(self.spare)?;
-                self.generation = self.generation.checked_add(1).unwrap_or(1);
-                let model = image.record(self.spare, shadow, self.generation);
+                let model = image.record(self.spare, shadow, classes::register(image.classes()));
                 let map = map()?;
                 map.set(&0, &model).map_err(failed("writing a model"))?;
                 self.in_force

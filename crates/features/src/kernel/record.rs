@@ -1,6 +1,7 @@
 //! The kernel's records of flows and packets as `Flow`s and `Packet`s: every number is taken over,
 //! none is made here.
 
+use super::classes::classification;
 use super::skel::flow::types;
 use super::skel::packets::types as packets;
 use crate::Key;
@@ -77,6 +78,7 @@ impl From<&types::flow> for Flow {
                 fragments: record.fragments,
                 headless: record.headless.map(|lengths_of| lengths(&lengths_of)),
                 tunnels: [None; 2],
+                classification: classification(record),
             }
             .held(),
             contents: Contents::none(),

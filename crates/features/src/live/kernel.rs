@@ -132,7 +132,7 @@ fn share(plan: &Plan) -> Result<u32, Error> {
 /// Puts the plan's model in force, before the first packet.
 pub(super) fn connect(plan: &Plan, plane: &mut FlowPlane) -> Result<(), Error> {
     match (&plan.model, plane.take_models()) {
-        (Some(slot), Some(models)) => slot.connect(models),
+        (Some(slot), Some(models)) => slot.connect(models, plan.schema.rules),
         _ => Ok(()),
     }
 }

@@ -26,6 +26,11 @@ impl Quantity {
         }
     }
 
+    /// The integer of a double.
+    pub(crate) fn double(value: f64) -> i64 {
+        double(value)
+    }
+
     /// The number that an integer stands for, as a model in floating point gets it.
     #[expect(
         clippy::cast_precision_loss,

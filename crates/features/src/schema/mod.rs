@@ -7,6 +7,7 @@ mod conn;
 mod flags;
 mod flow;
 mod ipfix;
+mod kernel_class;
 mod nfstream;
 mod nprint;
 mod packet;
@@ -70,6 +71,11 @@ pub const SCHEMAS: &[Schema] = &[
     tree::SCHEMA,
     conn::SCHEMA,
 ];
+
+/// A time as `cic.v1` has it.
+pub(crate) fn microseconds(nanoseconds: u64) -> f64 {
+    cic::micros(nanoseconds)
+}
 
 /// The schema of this name.
 pub fn find(name: &str) -> Option<&'static Schema> {

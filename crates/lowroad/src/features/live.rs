@@ -198,6 +198,10 @@ impl Live {
             Some(theirs) => self.output.schema_or(theirs)?,
             None => self.output.schema()?,
         };
+        let schema = match models.slot() {
+            Some(_) => schema.with_kernel_class(),
+            None => schema,
+        };
         let schema = self.with_null(schema, &models);
         let options = self.extraction.options(schema, self.max_pps)?;
         let rows = features::arrow_schema(schema, &options);

@@ -53,6 +53,7 @@ fn every_schema_with_addresses_has_a_column_label() {
         ("flow.v1", 1),
         ("cic.v1", 1),
         ("nfstream.v1", 1),
+        ("tree.v1", 1),
         ("ipfix", 1),
         ("conn.v1", 1),
         ("packet.v1", 2),
@@ -78,7 +79,7 @@ fn what_cannot_be_joined_is_refused_before_anything_is_written() {
     let folder = folder(LABELS);
     for (arguments, labels, what) in [
         (
-            &["--schema", "tree.v1"][..],
+            &["--schema", "nprint.v1"][..],
             LABELS,
             "the rows have no column src_ip, by which labels are joined",
         ),

@@ -1,6 +1,6 @@
 //! Models of a live run by the real binary: replaced while it runs, and told to Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -100,6 +100,33 @@ fn another_model_is_in_force_once_its_file_is_replaced_and_a_broken_one_never_is
     }
     assert!(told["packets"]["drop"].as_u64() > Some(0), "{account}");
     assert!(said.contains("first stays in force"), "{said}");
+    rows_say_whose_they_are(&fs::read_to_string(path.join("flows.csv")).unwrap());
+}
+
+/// Each row is of a flow that can be found again, and has the class of the model that was in force.
+fn rows_say_whose_they_are(rows: &str) {
+    let mut lines = rows.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let lines: Vec<_> = lines.collect();
+    let column = |name: &str| {
+        let at = header.iter().position(|column| *column == name);
+        let at = at.unwrap_or_else(|| panic!("{name}: {header:?}"));
+        lines.iter().map(move |line| line[at])
+    };
+    let ids: BTreeSet<&str> = column("flow_id").collect();
+    assert_eq!(ids.len(), lines.len(), "{rows}");
+    for name in ["src_ip", "dst_ip", "first_seen", "last_seen", "class"] {
+        assert!(
+            column(name).all(|value| !value.is_empty()),
+            "{name}: {rows}"
+        );
+    }
+    let said = column("kernel_class").zip(column("kernel_action"));
+    let said: BTreeSet<(&str, &str)> = said.filter(|(class, _)| !class.is_empty()).collect();
+    assert_eq!(
+        said,
+        BTreeSet::from([("first", "mark"), ("second", "drop")])
+    );
 }
 
 /// After a broken model, one that drops.

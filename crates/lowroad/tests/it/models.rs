@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use packet::pcap::{ETHERNET, Reader, Writer};
 use serde_json::Value;
-use sys::require::{self, Class};
+use sys::require;
 
 use super::onnx::evaluator;
 
@@ -72,7 +72,7 @@ fn a_model_is_checked_shown_and_compiled() {
     let json: Value =
         serde_json::from_str(&done(&["model", "check", &compiled, "--json"])).unwrap();
     assert_eq!(json["kernel"], true);
-    let columns = r#"columns = [{ id = "flow.v1/packets", null = 0 }, "flow.v1/protocol"]"#;
+    let columns = r#"columns = [{ id = "flow.v1/frame_mean", null = 0 }, "flow.v1/protocol"]"#;
     let ours = r#"columns = ["tree.v1/packets", "tree.v1/protocol"]"#;
     let others = MANIFEST
         .replace(ours, columns)
@@ -80,7 +80,7 @@ fn a_model_is_checked_shown_and_compiled() {
     fs::write(file("model.toml"), others).unwrap();
     let checked = done(&["model", "check", &manifest]);
     assert!(
-        checked.contains("the kernel has those of tree.v1"),
+        checked.contains("asks for flow.v1/frame_mean, which the kernel does not have"),
         "{checked}"
     );
     fs::write(file("model.toml"), MANIFEST.replace("protocol", "colour")).unwrap();
@@ -230,16 +230,11 @@ fn networks_score_captures_and_rows_and_are_not_for_the_kernel() {
 }
 
 #[test]
-fn the_example_learns_to_tell_scans_from_traffic() {
-    if !require::requested("trains a model with scikit-learn") || !require::root() {
+fn the_example_blocks_a_scan_and_lets_other_traffic_pass() {
+    if !require::root() {
         return;
     }
-    let needs = ["scikit-learn==1.9.1", "pyarrow==26.0.1"];
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let Some(python) = require::python(Class::OptIn, home, &needs) else {
-        return;
-    };
-    let output = Command::new(python)
+    let output = Command::new("python3")
         .arg(Path::new(HERE).join("../../examples/scan-detector/run.py"))
         .arg(env!("CARGO_BIN_EXE_lowroad"))
         .output()
@@ -247,19 +242,28 @@ fn the_example_learns_to_tell_scans_from_traffic() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8(output.stdout).unwrap();
-    let said: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    for kind in ["benign", "scan", "flood"] {
-        for judge in ["rows", "kernel"] {
-            let flows = &said[kind][judge];
-            let all: u64 = flows
-                .as_object()
-                .unwrap()
-                .values()
-                .map(|n| n.as_u64().unwrap())
-                .sum();
-            let right = flows[kind].as_u64().unwrap();
-            assert!(all > 20, "{text}");
-            assert!(right * 100 >= all * 95, "{judge} of {kind}: {text}");
+    let told: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let (without, blocked) = (&told["without"], &told["blocked"]);
+    // The capture's own flows are known, so nearly all of them are told apart; of the others, most are.
+    for (classes, share) in [(&told["scored"], 99), (&blocked["classes"], 95)] {
+        for kind in ["benign", "scan", "flood"] {
+            let flows = classes[kind].as_object().unwrap().values();
+            let all: u64 = flows.map(|flows| flows.as_u64().unwrap()).sum();
+            let right = classes[kind][kind].as_u64().unwrap_or(0);
+            assert!(all >= 20, "{text}");
+            assert!(right * 100 >= all * share, "{kind}: {text}");
         }
     }
+    let probes = without["probes"].as_u64().unwrap();
+    assert_eq!(without["probes_answered"], probes, "{text}");
+    let answered = blocked["probes_answered"].as_u64().unwrap();
+    assert!(answered * 20 <= probes, "{text}");
+    assert_eq!(without["requests_answered"], without["requests"], "{text}");
+    let answered = blocked["requests_answered"].as_u64().unwrap();
+    assert!(
+        answered * 20 >= blocked["requests"].as_u64().unwrap() * 19,
+        "{text}"
+    );
+    let dropped = told["model"]["packets"]["drop"].as_u64().unwrap();
+    assert!(dropped >= probes, "{text}");
 }

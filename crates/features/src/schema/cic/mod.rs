@@ -47,7 +47,7 @@ fn total(times: &Times) -> Option<f64> {
     (times.count > 0).then(|| micros(times.sum))
 }
 
-fn micros(nanoseconds: u64) -> f64 {
+pub(super) fn micros(nanoseconds: u64) -> f64 {
     from_nanoseconds(float(nanoseconds))
 }
 

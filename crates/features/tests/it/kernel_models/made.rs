@@ -1,5 +1,9 @@
 //! Models that are made up: random questions about every column, with thresholds that flows have.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 use features::batch::Batcher;
 use features::flow::{Flow, Limits};
 use features::kernel::Image;
@@ -47,10 +51,16 @@ pub(crate) struct Shape {
     pub(crate) packets: (u32, u32),
 }
 
-/// A compiled model with thresholds that flows have for values, so that its questions part them.
+/// A compiled model over columns of `tree.v1` with thresholds that flows have for values, so that its questions
+/// part them.
 pub(crate) fn model(seed: u64, shape: Shape, flows: &[Flow]) -> Model {
+    model_of(seed, shape, &Inputs::of("tree.v1", flows))
+}
+
+/// The same over other columns.
+pub(crate) fn model_of(seed: u64, shape: Shape, inputs: &Inputs) -> Model {
     let mut dice = Dice(seed);
-    let (names, values) = values(flows);
+    let values = &inputs.values;
     let mut leaves = Vec::new();
     let width = if shape.classes == 2 { 1 } else { shape.classes };
     let mut trees = Vec::new();
@@ -58,7 +68,7 @@ pub(crate) fn model(seed: u64, shape: Shape, flows: &[Flow]) -> Model {
         let splits = (1 << shape.depth) - 1;
         let mut nodes = Vec::new();
         for at in 0..splits {
-            let input = dice.below(names.len());
+            let input = dice.below(values.len());
             let column = &values[input];
             let threshold = column[dice.below(column.len())];
             nodes.push(format!(
@@ -84,35 +94,45 @@ pub(crate) fn model(seed: u64, shape: Shape, flows: &[Flow]) -> Model {
     ];
     let classes: Vec<&str> = actions.into_iter().cycle().take(shape.classes).collect();
     let base = vec![0; width];
-    compiled(
-        &names,
-        &classes,
-        shape.packets,
-        &base,
-        &trees.join(","),
-        &leaves,
-    )
+    let parts = (shape.packets, &base[..], &trees.join(",")[..], &leaves[..]);
+    compile(inputs.schema, &inputs.columns, &classes, parts)
 }
 
-/// A model of these parts.
+/// A model of these parts, over columns of `tree.v1`.
 pub(crate) fn compiled(
     names: &[String],
     actions: &[&str],
-    (first, last): (u32, u32),
+    packets: (u32, u32),
     base: &[i64],
     trees: &str,
     leaves: &[i64],
 ) -> Model {
-    let columns = names
-        .iter()
-        .map(|name| format!(r#"{{"id":"tree.v1/{name}","quantity":"integer"}}"#));
+    let columns = names.iter().map(|name| column("tree.v1", name, "integer"));
+    let columns: Vec<String> = columns.collect();
+    compile("tree.v1", &columns, actions, (packets, base, trees, leaves))
+}
+
+/// An input, with 0 in the place of null.
+fn column(schema: &str, name: &str, quantity: &str) -> String {
+    format!(r#"{{"id":"{schema}/{name}","quantity":"{quantity}","null":0}}"#)
+}
+
+/// When a model is asked, its base, trees and leaves.
+type Parts<'a> = ((u32, u32), &'a [i64], &'a str, &'a [i64]);
+
+fn compile(
+    schema: &str,
+    columns: &[String],
+    actions: &[&str],
+    ((first, last), base, trees, leaves): Parts<'_>,
+) -> Model {
     let classes = (0..).zip(actions);
     let classes = classes.map(|(at, action)| format!(r#"{{"name":"class{at}",{action}}}"#));
     let text = format!(
-        r#"{{"format":"lowroad-model-1","name":"made","schema":"tree.v1","columns":[{}],"classes":[{}],
+        r#"{{"format":"lowroad-model-1","name":"made","schema":"{schema}","columns":[{}],"classes":[{}],
             "packets":{{"first":{first},"last":{last}}},"link":{{"sigmoid":1.0}},
             "forest":{{"scale":0,"base":{base:?},"bound":0,"trees":[{trees}],"values":{leaves:?}}}}}"#,
-        columns.collect::<Vec<_>>().join(","),
+        columns.join(","),
         classes.collect::<Vec<_>>().join(","),
     );
     let folder = tempfile::tempdir().unwrap();
@@ -128,32 +148,74 @@ pub(crate) fn always(action: &str) -> Image {
     Image::of(&compiled(&[], &actions, (1, 1), &[0], tree, &[1])).unwrap()
 }
 
-/// Each column of `tree.v1`, and its values in these flows.
-fn values(flows: &[Flow]) -> (Vec<String>, Vec<Vec<i64>>) {
-    let rows = batch(flows);
-    let names = rows
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| field.name().clone())
-        .collect();
-    let columns = rows.columns().iter().map(|column| {
-        let column =
-            arrow_array::cast::AsArray::as_primitive::<arrow_array::types::UInt64Type>(column);
-        column
-            .values()
-            .iter()
-            .map(|value| i64::try_from(*value).unwrap())
-            .collect()
-    });
-    (names, columns.collect())
+/// The columns of a schema that the kernel has, and their values in flows.
+pub(crate) struct Inputs {
+    schema: &'static str,
+    pub(crate) columns: Vec<String>,
+    /// As trees compare them.
+    values: Vec<Vec<i64>>,
 }
 
-pub(crate) fn batch(flows: &[Flow]) -> arrow_array::RecordBatch {
-    let tree = schema::find("tree.v1").unwrap();
-    let groups = tree.flow_columns().unwrap();
+impl Inputs {
+    pub(crate) fn of(schema: &'static str, flows: &[Flow]) -> Self {
+        let rows = batch(schema, flows);
+        let mut inputs = Self {
+            schema,
+            columns: Vec::new(),
+            values: Vec::new(),
+        };
+        for (field, array) in rows.schema().fields().iter().zip(rows.columns()) {
+            let Some((quantity, values)) = values(array) else {
+                continue;
+            };
+            let column = column(schema, field.name(), quantity);
+            if is_in_kernel(schema, &column) {
+                inputs.columns.push(column);
+                inputs.values.push(values);
+            }
+        }
+        inputs
+    }
+}
+
+/// Whether the kernel answers a question about this column.
+fn is_in_kernel(schema: &str, column: &str) -> bool {
+    let question = r#"{"output":0,"width":1,"nodes":[{"split":{"input":0,"threshold":1,"missing_left":false,"left":1,"right":2}},{"leaf":0},{"leaf":1}]}"#;
+    let actions = [r#""action":"pass""#; 2];
+    let parts = ((1, 1), &[0][..], question, &[-1, 1][..]);
+    Image::of(&compile(schema, &[column.to_owned()], &actions, parts)).is_ok()
+}
+
+/// What an input of this type is, and its values as trees compare them; none of other types.
+fn values(array: &ArrayRef) -> Option<(&'static str, Vec<i64>)> {
+    macro_rules! integers {
+        ($kind:ty) => {{
+            let values = array.as_primitive::<$kind>().iter();
+            let values =
+                values.map(|value| i64::try_from(value.unwrap_or_default()).unwrap_or(i64::MAX));
+            ("integer", values.collect())
+        }};
+    }
+    Some(match array.data_type() {
+        DataType::UInt8 => integers!(UInt8Type),
+        DataType::UInt16 => integers!(UInt16Type),
+        DataType::UInt32 => integers!(UInt32Type),
+        DataType::UInt64 => integers!(UInt64Type),
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().iter();
+            // None is negative, and the bits of such doubles are in their order.
+            let bits = |value: Option<f64>| value.unwrap_or_default().to_bits().cast_signed();
+            ("double", values.map(bits).collect())
+        }
+        _ => return None,
+    })
+}
+
+pub(crate) fn batch(schema: &str, flows: &[Flow]) -> RecordBatch {
+    let schema = schema::find(schema).unwrap();
+    let groups = schema.flow_columns().unwrap();
     let flows: Vec<Box<Flow>> = flows.iter().cloned().map(Box::new).collect();
-    Batcher::new(tree.name, groups, &Limits::default())
+    Batcher::new(schema.name, groups, &Limits::default())
         .batch(&flows)
         .unwrap()
 }

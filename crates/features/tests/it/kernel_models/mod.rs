@@ -11,7 +11,7 @@ use features::flow::{End, Flow, Table};
 use features::kernel::{Answers, Clock, FlowPlane, Image, Settings};
 use features::model::{Action, Model};
 use features::{Key, Options, PacketReader};
-use made::{MANY, ONE, WIDE, always, batch, compiled, model};
+use made::{Inputs, MANY, ONE, WIDE, always, batch, compiled, model, model_of};
 use packet::build::{self, Builder};
 use packet::pcap::OwnedFrame;
 
@@ -30,7 +30,7 @@ fn dropped(hook: Hook) -> u32 {
 }
 
 fn classes(model: &Model, flows: &[Flow]) -> Vec<usize> {
-    let rows = batch(flows);
+    let rows = batch(&model.schema, flows);
     let places = model.bind(&rows.schema()).unwrap();
     model.score(&places, &rows).classes
 }
@@ -175,6 +175,65 @@ fn made_up_conversations_meet_the_same_fate() {
             assert!(answers.asked > 20, "{answers:?}");
         }
     }
+}
+
+#[test]
+fn columns_of_other_schemas_meet_the_same_fate() {
+    if !sys::require::root() {
+        return;
+    }
+    for (schema, columns) in [("flow.v1", 82), ("cic.v1", 38), ("nfstream.v1", 14)] {
+        for (seed, shape) in [(1, ONE), (2, MANY), (3, WIDE)] {
+            let frames = conversation(seed, 1000);
+            let flows = at_packet(shape.packets.0, &frames);
+            let flows: Vec<Flow> = flows.into_iter().map(|(_, flow)| flow).collect();
+            let inputs = Inputs::of(schema, &flows);
+            assert_eq!(
+                inputs.columns.len(),
+                columns,
+                "{schema}: {:?}",
+                inputs.columns
+            );
+            let model = model_of(seed, shape, &inputs);
+            let answers = assert_same(schema, &model, &frames);
+            assert!(answers.asked > 10, "{answers:?}");
+        }
+    }
+}
+
+#[test]
+fn what_rows_have_and_the_kernel_has_not_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.json");
+    let asking = |schema: &str, column: &str, null: &str| {
+        let text = format!(
+            r#"{{"format":"lowroad-model-1","name":"made","schema":"{schema}","columns":[{{"id":"{schema}/{column}",{null}}}],
+                "classes":[{{"name":"a"}},{{"name":"b"}}],"link":{{"sigmoid":1.0}},"forest":{{"scale":0,"base":[0],"bound":0,"trees":[
+                {{"output":0,"width":1,"nodes":[{{"split":{{"input":0,"threshold":1,"missing_left":false,"left":1,"right":2}}}},{{"leaf":0}},{{"leaf":1}}]}}],
+                "values":[-1,1]}}}}"#
+        );
+        std::fs::write(&path, text).unwrap();
+        Image::of(&Model::load(&path).unwrap()).map_err(|error| error.to_string())
+    };
+    let (integer, double) = (r#""quantity":"integer""#, r#""quantity":"double""#);
+    for (schema, column, quantity) in [
+        ("flow.v1", "frame_mean", double),
+        ("flow.v1", "iat_mean_ns", double),
+        ("cic.v1", "Flow Bytes/s", double),
+        ("nfstream.v1", "src2dst_packets", integer),
+        ("tree.v1", "flow_id", integer),
+    ] {
+        let refused = asking(schema, column, quantity).unwrap_err();
+        let what = format!("asks for {schema}/{column}, which the kernel does not have");
+        assert!(refused.contains(&what), "{refused}");
+    }
+    let refused = asking("cic.v1", "Flow IAT Max", double).unwrap_err();
+    assert!(
+        refused.contains("{ id = \"cic.v1/Flow IAT Max\", null = 0 }"),
+        "{refused}"
+    );
+    asking("cic.v1", "Flow IAT Max", r#""quantity":"double","null":0"#).unwrap();
+    asking("cic.v1", "Flow Duration", double).unwrap();
 }
 
 /// Thresholds at the ends of what a column can be, of 8, 32 and 64 bits and of sums.

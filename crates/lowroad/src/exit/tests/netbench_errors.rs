@@ -99,8 +99,12 @@ fn client_and_server_errors() {
         (Error::Io(full()).into(), failed("full: full")),
         (one_flow.into(), input("icmp has one flow")),
         (
-            TokenError::Open(path()).into(),
-            input("p: others can read the token; chmod 600 it"),
+            TokenError::Io {
+                path: path(),
+                cause: full(),
+            }
+            .into(),
+            input("p: full"),
         ),
         (
             server::Error::NoToken(address).into(),

@@ -126,10 +126,11 @@ impl Closing {
 
     /// What a later part of the same flow adds.
     pub(crate) fn and(self, later: Self) -> Self {
-        Self::new(
-            self.initial().or(later.initial()),
-            self.reset || later.reset,
-        )
+        let first = if self.has_sequence { self } else { later };
+        Self {
+            reset: self.reset || later.reset,
+            ..first
+        }
     }
 }
 

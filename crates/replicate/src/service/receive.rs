@@ -51,6 +51,9 @@ impl Settings {
         log::check_new(&self.log)?;
         match self.way()? {
             Way::Tcp(peer) => self.of_tcp(peer).map(drop),
+            Way::Nats if self.rollback => {
+                Err(self.refused("is a stream: --rollback is for tcp://HOST:PORT"))
+            }
             Way::Nats => self.broker.options(&self.from, &self.tls).map(drop),
         }
     }

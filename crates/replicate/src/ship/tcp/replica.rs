@@ -170,7 +170,7 @@ impl Serving<'_> {
                         self.channel.say(&Message::Term(term));
                         self.channel.say(&Message::Begin(beginning));
                         self.channel.say(&Message::Tip(self.shared.tip()));
-                        source = Some(found);
+                        source = Some(*found);
                     }
                     Found::Fork(fork) if !rewound => {
                         rewound = true;
@@ -274,7 +274,7 @@ enum Found {
     /// Nothing was written to it.
     Nothing,
     /// And where that log begins, and its term.
-    Source(Source, log::Beginning, u64),
+    Source(Box<Source>, log::Beginning, u64),
     /// Earlier than where the replica ends.
     Fork(Fork),
 }
@@ -287,7 +287,7 @@ fn find(folder: &Path, held: Option<Held>) -> Result<Found, Error> {
         return Ok(Found::Nothing);
     };
     let Some(held) = held else {
-        return Ok(Found::Source(source, beginning, term));
+        return Ok(Found::Source(Box::new(source), beginning, term));
     };
     let refused = |reason, text| Err(Error::Refused { reason, text });
     if held.beginning.id != beginning.id {
@@ -324,7 +324,9 @@ fn find(folder: &Path, held: Option<Held>) -> Result<Found, Error> {
     let beginning = source.beginning()?.unwrap_or(beginning);
     let number = held.number;
     match source.read()? {
-        Some(record) if record.at_ns == held.at_ns => Ok(Found::Source(source, beginning, term)),
+        Some(record) if record.at_ns == held.at_ns => {
+            Ok(Found::Source(Box::new(source), beginning, term))
+        }
         Some(_) => refused(Reason::Diverged, format!("record {number} is another")),
         None => refused(Reason::Diverged, format!("there is no record {number}")),
     }

@@ -3,7 +3,7 @@
 
 use crate::patterns::Patterns;
 use crate::record::field::{Cursor, Field};
-use crate::record::{Change, Entry, Record, Source};
+use crate::record::{Change, Entry, Record, Source, Term};
 
 pub use crate::record::field::Malformed;
 
@@ -19,6 +19,8 @@ const NOTE: [u8; 13] = [1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0, 0, 0, 0];
 const SOURCE: u8 = 1;
 const BARRIER: u8 = 2;
 const STALE: u8 = 3;
+const TERM: u8 = 4;
+const RENUMBER: u8 = 5;
 
 /// Appends the record's bytes.
 pub fn encode(record: &Record, to: &mut Vec<u8>) {
@@ -36,6 +38,15 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
         Entry::Source(source) => {
             begin_note(SOURCE, to);
             source.put(to);
+        }
+        Entry::Term(term) => {
+            begin_note(TERM, to);
+            term.put(to);
+        }
+        Entry::Renumber { pairs, last } => {
+            begin_note(RENUMBER, to);
+            to.push(u8::from(*last));
+            pairs.put(to);
         }
         Entry::Patterns(patterns) => {
             to.push(PATTERNS);
@@ -99,6 +110,18 @@ fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, Malformed> {
         BARRIER => Ok(Entry::Barrier),
         STALE => Ok(Entry::Stale {
             file: Field::take(from)?,
+        }),
+        TERM => Ok(Entry::Term(Term::take(from)?)),
+        RENUMBER => Ok(Entry::Renumber {
+            last: match from.u8()? {
+                0 => false,
+                1 => true,
+                value => {
+                    let what = "end of a renumbering";
+                    return Err(Malformed::Unknown { what, value });
+                }
+            },
+            pairs: Field::take(from)?,
         }),
         value => Err(Malformed::Unknown {
             what: "note",

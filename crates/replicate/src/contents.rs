@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use crate::log::{Error, Located, Place};
-use crate::record::{Change, Edit, Entry, File};
+use crate::record::{Change, Edit, Entry, File, Renumbering};
 
 /// The block size that holes are counted in. In bytes.
 const BLOCK: u64 = 4096;
 
 /// Files whose bytes have changed.
 #[derive(Debug, Default)]
-pub(crate) struct Contents(BTreeMap<File, Extents>);
+pub(crate) struct Contents(BTreeMap<File, Extents>, Renumbering);
 
 /// Ranges of a file that have changed; those between them are as they were.
 #[derive(Debug, Default)]
@@ -33,13 +33,27 @@ impl Contents {
     pub(crate) fn follow(&mut self, located: &Located) {
         match &located.record.entry {
             Entry::Start { .. } => self.0.clear(),
+            Entry::Renumber { pairs, last } => {
+                if let Some(all) = self.1.follow(pairs, *last) {
+                    self.renumber(&all);
+                }
+            }
             Entry::Epoch { .. }
             | Entry::Source(_)
+            | Entry::Term(_)
             | Entry::Patterns(_)
             | Entry::Barrier
             | Entry::Stale { .. } => {}
             Entry::Change(change) => self.change(change, Some(&located.place)),
         }
+    }
+
+    /// Calls files otherwise; those that are not called anything are in no tree any more.
+    pub(crate) fn renumber(&mut self, all: &Renumbering) {
+        let files = std::mem::take(&mut self.0).into_iter();
+        self.0 = files
+            .filter_map(|(file, extents)| Some((all.get(file)?, extents)))
+            .collect();
     }
 
     /// Follows a change of which nobody keeps the bytes: what they are is not known any more.

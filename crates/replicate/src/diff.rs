@@ -7,7 +7,7 @@ use datapath::{Classify, ErrorClass};
 
 use crate::contents::{Contents, Source};
 use crate::log::{self, Reader};
-use crate::record::{Change, Entry, File, Kind, Name};
+use crate::record::{Change, Entry, File, Kind, Name, Renumbering};
 use crate::tree::{Node, Tree};
 
 /// A difference between two epochs.
@@ -85,10 +85,13 @@ pub fn diff(folder: &Path, from: u64, to: Option<u64>) -> Result<Diff, Error> {
         tree: Tree::default(),
         contents: Contents::default(),
         gone: BTreeSet::new(),
+        renumbering: Renumbering::default(),
+        renumbered: Vec::new(),
     };
     reading.to(from)?;
-    let before = (reading.tree.clone(), std::mem::take(&mut reading.contents));
+    let mut before = (reading.tree.clone(), std::mem::take(&mut reading.contents));
     reading.gone.clear();
+    reading.renumbered.clear();
     let to = match to {
         Some(to) if to == from => to,
         Some(to) => {
@@ -100,6 +103,10 @@ pub fn diff(folder: &Path, from: u64, to: Option<u64>) -> Result<Diff, Error> {
             from,
         })?,
     };
+    for all in &reading.renumbered {
+        before.0.renumber_files(all);
+        before.1.renumber(all);
+    }
     let mut comparison = Comparison {
         before: &before.0,
         after: &reading.tree,
@@ -122,6 +129,9 @@ struct EpochReader<'a> {
     /// What was written, and which files are gone, since both were emptied.
     contents: Contents,
     gone: BTreeSet<File>,
+    renumbering: Renumbering,
+    /// What files were called otherwise since.
+    renumbered: Vec<Renumbering>,
 }
 
 impl EpochReader<'_> {
@@ -160,8 +170,16 @@ impl EpochReader<'_> {
                 invalid,
             })?;
             self.contents.follow(&located);
-            if let Entry::Change(Change::Gone { file }) = located.record.entry {
-                self.gone.insert(file);
+            match &located.record.entry {
+                Entry::Change(Change::Gone { file }) => drop(self.gone.insert(*file)),
+                Entry::Renumber { pairs, last } => {
+                    if let Some(all) = self.renumbering.follow(pairs, *last) {
+                        // Nothing is called as they were.
+                        self.gone.clear();
+                        self.renumbered.push(all);
+                    }
+                }
+                _ => {}
             }
             if let Entry::Epoch { number } = located.record.entry {
                 return Ok(Some(number));

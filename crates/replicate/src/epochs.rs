@@ -160,7 +160,12 @@ impl Counts {
             }
             Entry::Start { .. } => (self.files, self.bytes) = (0, 0),
             Entry::Barrier => self.barrier = true,
-            Entry::Source(_) | Entry::Patterns(_) | Entry::Stale { .. } | Entry::Epoch { .. } => {}
+            Entry::Source(_)
+            | Entry::Term(_)
+            | Entry::Renumber { .. }
+            | Entry::Patterns(_)
+            | Entry::Stale { .. }
+            | Entry::Epoch { .. } => {}
         }
         self.tree.fold(record)?;
         let Entry::Epoch { number } = record.entry else {

@@ -8,8 +8,10 @@ mod frame;
 mod open;
 mod reader;
 mod recover;
+mod rewind;
 mod segment;
 mod stored;
+mod terms;
 mod writer;
 
 use std::io;
@@ -21,6 +23,7 @@ pub use frame::LARGEST_RECORD;
 pub use reader::{Located, Place, Reader};
 pub use segment::{Beginning, Id};
 pub use stored::{Stored, foldable, seal, try_room};
+pub use terms::{TermStart, terms};
 pub use writer::{Durability, Last, Options, Writer};
 
 use datapath::{Classify, ErrorClass};

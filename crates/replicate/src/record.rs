@@ -6,6 +6,7 @@
 mod change;
 pub(crate) mod field;
 mod source;
+mod term;
 
 use std::fmt;
 
@@ -16,6 +17,8 @@ pub use change::{Change, Edit};
 use field::Field as _;
 pub use field::Members;
 pub use source::Source;
+pub(crate) use term::Renumbering;
+pub use term::Term;
 
 /// A file of the source. Inode numbers are used again; the generation tells one use from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +97,14 @@ pub enum Entry {
     },
     /// Which tree follows, or goes on.
     Source(Source),
+    /// Another tree goes on with the log: it follows an epoch.
+    Term(Term),
+    /// From here on, files are called otherwise, all of them: what each was called and is called. The last one of
+    /// several in a row ends it.
+    Renumber {
+        pairs: Vec<(File, File)>,
+        last: bool,
+    },
     /// What the log is to have from here on, of what the source has: no epoch until it has.
     Patterns(Patterns),
     Change(Change),
@@ -136,6 +147,14 @@ impl Entry {
             Self::Source(source) => {
                 source.show(&mut members);
                 "source"
+            }
+            Self::Term(term) => {
+                term.show(&mut members);
+                "term"
+            }
+            Self::Renumber { pairs, .. } => {
+                (pairs.len() as u64).show("files", &mut members);
+                "renumber"
             }
             Self::Patterns(patterns) => {
                 patterns.include.show("include", &mut members);

@@ -4,13 +4,16 @@
 mod doubts;
 mod invalid;
 mod node;
+mod renumber;
 mod stale;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::patterns::Patterns;
-use crate::record::{Change, Entry, File, Kind, Name, Part, Record, Source, Subject};
+use crate::record::{
+    Change, Entry, File, Kind, Name, Part, Record, Renumbering, Source, Subject, Term,
+};
 pub use doubts::Doubts;
 pub use invalid::Invalid;
 pub use node::Node;
@@ -24,6 +27,14 @@ pub const LARGEST: u64 = i64::MAX as u64;
 pub struct Tree {
     root: Option<File>,
     source: Option<Source>,
+    /// Of the last promotion; none before the first.
+    term: Option<Term>,
+    /// The promoted tree has not gone on yet.
+    unclaimed: bool,
+    /// As far as it was said.
+    renumbering: Renumbering,
+    /// Something has changed since the last epoch.
+    changed: bool,
     patterns: Patterns,
     files: BTreeMap<File, Node>,
     entries: BTreeMap<(File, Name), File>,
@@ -43,7 +54,9 @@ impl Tree {
     /// # Errors
     /// [`Invalid`] if the record cannot follow; the tree stays as it was.
     pub fn fold(&mut self, record: &Record) -> Result<(), Invalid> {
-        let starts = matches!(record.entry, Entry::Start { .. }) && self.number == 0;
+        // What a log was folded to begins with its term.
+        let begins = matches!(record.entry, Entry::Start { .. } | Entry::Term(_));
+        let starts = begins && self.number == 0;
         if !starts && record.number != self.number + 1 {
             return Err(Invalid::Gap {
                 expected: self.number + 1,
@@ -60,6 +73,9 @@ impl Tree {
     /// # Errors
     /// [`Invalid`] if it cannot follow; the tree stays as it was.
     pub fn enter(&mut self, entry: &Entry) -> Result<(), Invalid> {
+        if !self.renumbering.is_empty() && !matches!(entry, Entry::Renumber { .. }) {
+            return Err(Invalid::Renumber("it does not end"));
+        }
         match entry {
             Entry::Start { root } => {
                 *self = Self {
@@ -67,6 +83,10 @@ impl Tree {
                     files: BTreeMap::from([(*root, Node::new(Kind::Directory))]),
                     number: self.number,
                     epoch: self.epoch,
+                    // It says all of the promoted tree, or of one that was folded.
+                    unclaimed: false,
+                    term: self.term.take(),
+                    changed: true,
                     ..Self::default()
                 };
                 Ok(())
@@ -76,6 +96,8 @@ impl Tree {
                 self.source = Some(source.clone());
                 Ok(())
             }
+            Entry::Term(term) => self.promote(term),
+            Entry::Renumber { pairs, last } => self.renumber(pairs, *last),
             Entry::Patterns(patterns) => {
                 self.root.ok_or(Invalid::NoStart)?;
                 self.patterns.clone_from(patterns);
@@ -91,6 +113,7 @@ impl Tree {
             Entry::Epoch { number } => self.close(*number),
             Entry::Change(change) => {
                 let root = self.root.ok_or(Invalid::NoStart)?;
+                self.changed = true;
                 self.change(change, root)
             }
         }
@@ -213,6 +236,7 @@ impl Tree {
             return Err(Invalid::Adrift { file: *file });
         }
         self.epoch = number;
+        self.changed = false;
         self.stale = stale;
         Ok(())
     }

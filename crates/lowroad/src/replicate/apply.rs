@@ -40,6 +40,10 @@ pub(super) struct Apply {
     /// Build the whole tree again, and replace the existing one with it
     #[arg(long)]
     fresh: bool,
+    /// Compare all bytes of the tree that is there with the log, and make again what differs: for a replica that
+    /// cannot go on, or was promoted, and for an earlier source that was moved to `tree`
+    #[arg(long, conflicts_with_all = ["fresh", "repair"])]
+    resync: bool,
     /// Undo foreign changes to the replica; added files are removed
     #[arg(long)]
     repair: bool,
@@ -143,6 +147,7 @@ impl Apply {
             options: Options {
                 privileged: self.privileged,
                 fresh: self.fresh,
+                resync: self.resync,
                 repair: self.repair,
                 in_place: self.in_place,
                 max_bytes: self.max_bytes,
@@ -182,7 +187,7 @@ impl Apply {
 
 /// Ends a step that is under way when a signal arrives.
 #[derive(Debug)]
-struct SignalWatch {
+pub(super) struct SignalWatch {
     shutdown: Arc<Shutdown>,
     gate: Gate,
     over: Arc<AtomicBool>,
@@ -190,7 +195,7 @@ struct SignalWatch {
 }
 
 impl SignalWatch {
-    fn watch(shutdown: Shutdown, gate: &Gate) -> Self {
+    pub(super) fn watch(shutdown: Shutdown, gate: &Gate) -> Self {
         let shutdown = Arc::new(shutdown);
         let over = Arc::<AtomicBool>::default();
         let thread = {
@@ -212,7 +217,7 @@ impl SignalWatch {
     }
 
     /// No step is under way any more: what follows is done in any case.
-    fn over(self) {
+    pub(super) fn over(self) {
         self.over.store(true, Ordering::Relaxed);
         // A thread that panicked has said so.
         let _ = self.thread.join();

@@ -10,6 +10,7 @@ mod epochs;
 mod keys;
 mod log;
 mod nats;
+mod promote;
 mod publish;
 mod rebuild;
 mod receive;
@@ -62,6 +63,8 @@ enum Verb {
     Compact(compact::Compact),
     /// Keep a replica's tree up to date from a log
     Apply(apply::Apply),
+    /// Make a replica the source, and show what is lost
+    Promote(promote::Promote),
     /// Restore the tree of an epoch to a new folder
     Restore(restore::Restore),
     /// Compare a folder, or a tree rebuilt from the log, with the tree of an epoch, byte for byte
@@ -100,6 +103,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Verify(verify) => verify.run(json),
         Verb::Hash(hash) => hash.run(json),
         Verb::Serve(serve) => serve.run(json),
+        Verb::Promote(promote) => promote.run(json),
         Verb::Publish(publish) => publish.run(json),
         Verb::Receive(receive) => receive.run(json),
         Verb::Keys(keys) => keys.run(json),

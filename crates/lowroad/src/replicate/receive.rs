@@ -32,6 +32,9 @@ pub(super) struct Receive {
     /// copy is of another log
     #[arg(long)]
     fresh: bool,
+    /// Discard epochs that the copy has and a promoted source does not have
+    #[arg(long)]
+    rollback: bool,
     /// Keep the copy at about this size, as in 10GiB: epochs older than the newest half of SIZE are folded
     /// into one [default: the copy grows]
     #[arg(long, value_name = "SIZE")]
@@ -90,6 +93,7 @@ impl Receive {
             from: self.from.clone(),
             log: self.to.clone(),
             fresh: self.fresh,
+            rollback: self.rollback,
             keep: self.keep.map(|Size(bytes)| bytes),
             tls: publish::Tls {
                 cert,

@@ -40,6 +40,7 @@ mod replicate_guards;
 mod replicate_keep;
 mod replicate_nats;
 mod replicate_open;
+mod replicate_promote;
 mod replicate_segments;
 mod replicate_service;
 mod replicate_ship;

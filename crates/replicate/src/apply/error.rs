@@ -14,6 +14,8 @@ pub enum Error {
     Log(#[from] log::Error),
     #[error("{}: another program applies to this replica; stop that one first", .0.display())]
     Busy(PathBuf),
+    #[error("{}: there is no replica; name the folder that `lowroad replicate apply --to` has written", .0.display())]
+    NoReplica(PathBuf),
     #[error("{} is there already and no replica: name another, or an empty directory", .0.display())]
     Occupied(PathBuf),
     #[error("{} is a replica of another log than {}: --fresh makes it one of this", .to.display(), .log.display())]
@@ -23,6 +25,11 @@ pub enum Error {
         .log.display()
     )]
     Behind { log: PathBuf, epoch: u64 },
+    #[error(
+        "{} was promoted: its tree is a source now, and no epoch is applied to it; --resync makes it a replica again",
+        .0.display()
+    )]
+    Promoted(PathBuf),
     #[error(
         "{} was made {} --privileged, which changes what its files have: apply as before, or --fresh makes it anew",
         .to.display(), if *.made { "with" } else { "without" }
@@ -113,8 +120,10 @@ impl Classify for Error {
             Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
             Self::Log(log::Error::Damaged { .. })
             | Self::Occupied(_)
+            | Self::NoReplica(_)
             | Self::OtherLog { .. }
             | Self::Behind { .. }
+            | Self::Promoted(_)
             | Self::Short { .. }
             | Self::Quota { .. }
             | Self::Deletion { .. }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::contents::Contents;
 use crate::log::{self, Id, Located, Reader};
 use crate::make::Gate;
-use crate::record::{Change, Entry, File, Record, Subject};
+use crate::record::{Change, Entry, File, Record, Renumbering, Subject};
 use crate::tree::{Node, Tree};
 
 /// An epoch that the log has.
@@ -61,6 +61,11 @@ pub(super) struct Fold {
     pub(super) root_before: Option<File>,
     pub(super) contents: Contents,
     gate: Gate,
+    /// The scout has seen that files are renumbered behind the last epoch: no step goes beyond that epoch.
+    border: bool,
+    renumbering: Renumbering,
+    /// What files are called otherwise since this was taken.
+    pub(super) renumbered: Option<Renumbering>,
 }
 
 impl Fold {
@@ -77,6 +82,9 @@ impl Fold {
             root_before: None,
             contents: Contents::default(),
             gate,
+            border: false,
+            renumbering: Renumbering::default(),
+            renumbered: None,
         })
     }
 
@@ -90,7 +98,8 @@ impl Fold {
         let enough = |last: Option<Target>| {
             last.is_some_and(|last| up_to.is_some_and(|epoch| last.epoch >= epoch))
         };
-        while !enough(self.last) {
+        self.border &= self.last != self.folded;
+        while !enough(self.last) && !self.border {
             self.go_on()?;
             let Some(located) = self.scout.read()? else {
                 break;
@@ -99,8 +108,16 @@ impl Fold {
             if let Some(target) = Target::of(&record) {
                 self.last = Some(target);
             }
+            if let Entry::Renumber { .. } = record.entry {
+                self.border = self.folded.is_some() && self.last != self.folded;
+            }
         }
         Ok(self.last)
+    }
+
+    /// Whether there is more than the last step could go to.
+    pub(super) fn is_at_border(&self) -> bool {
+        self.border && self.last == self.folded
     }
 
     /// Folds up to this record; false if the log does not have it any more.
@@ -134,6 +151,7 @@ impl Fold {
     pub(super) fn begin(&mut self, all: bool) {
         self.scout = self.reader.clone();
         self.last = self.folded;
+        self.border = false;
         if !all {
             return self.settle(&BTreeSet::new());
         }
@@ -168,8 +186,11 @@ impl Fold {
                 Entry::Start { .. }
                 | Entry::Source(_)
                 | Entry::Patterns(_)
+                | Entry::Term(_)
                 | Entry::Barrier
                 | Entry::Stale { .. } => {}
+                // No step goes beyond.
+                Entry::Renumber { .. } => break,
             }
         }
         Ok(later)
@@ -213,7 +234,19 @@ impl Fold {
             }
             Entry::Change(change) => self.note(change),
             // Of a replica, only what the log says of files.
-            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier | Entry::Stale { .. } => {}
+            Entry::Source(_)
+            | Entry::Term(_)
+            | Entry::Patterns(_)
+            | Entry::Barrier
+            | Entry::Stale { .. } => {}
+            // A step ends before: what files were is what they are.
+            Entry::Renumber { pairs, last } => {
+                self.before.clear();
+                if let Some(all) = self.renumbering.follow(pairs, *last) {
+                    self.root_before = self.root_before.and_then(|root| all.get(root));
+                    self.renumbered = Some(all);
+                }
+            }
             Entry::Epoch { .. } => self.folded = Target::of(&located.record),
         }
         self.tree.fold(&located.record).map_err(|invalid| {

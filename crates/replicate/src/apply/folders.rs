@@ -14,7 +14,7 @@ use rustix::{fs, io::Errno};
 use super::plan::Directory;
 use crate::folder::open_beneath;
 use crate::make::{ENTERED, Gate, by_path};
-use crate::record::{File, Name};
+use crate::record::{File, Name, Renumbering};
 
 /// Directories that are kept open, at most.
 const OPEN: usize = 128;
@@ -141,6 +141,14 @@ impl Folders {
 
     pub(super) fn is_placed(&mut self, file: File, directory: Directory, name: Name) {
         self.moved.insert(file, Place::In(directory, name));
+    }
+
+    /// Follows files that are called otherwise from here on. No step is under way.
+    pub(super) fn renumber(&mut self, all: &Renumbering) {
+        self.open.clear();
+        let relaxed = std::mem::take(&mut self.relaxed).into_iter();
+        let name = |file: File| all.get(file).unwrap_or(file);
+        self.relaxed = relaxed.map(|directory| directory.map(name)).collect();
     }
 
     /// The step is done.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::mem::take;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use super::folders::{Folders, called};
 use super::omissions::Omissions;
 use super::plan::Directory;
 use crate::make::{ENTERED, Maker, WRITTEN, has_more};
-use crate::record::{File, Kind, Name};
+use crate::record::{File, Kind, Name, Renumbering};
 use crate::tree::{Node, Tree};
 
 /// What is not as it was applied.
@@ -30,6 +31,19 @@ pub(super) struct Found {
     pub(super) names: u64,
     /// The first of them.
     pub(super) first: Option<PathBuf>,
+}
+
+impl Found {
+    /// Follows files that are called otherwise from here on.
+    pub(super) fn renumber(&mut self, all: &Renumbering) {
+        let name = |file: File| all.get(file).unwrap_or(file);
+        let names = |files: &mut BTreeSet<File>| take(files).into_iter().map(name).collect();
+        self.lost = names(&mut self.lost);
+        self.worn = names(&mut self.worn);
+        for (directory, _) in &mut self.debris {
+            *directory = directory.map(name);
+        }
+    }
 }
 
 /// Compares the tree on the disk with the one that was applied.

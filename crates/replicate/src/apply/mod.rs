@@ -10,6 +10,7 @@ mod inspect;
 mod omissions;
 mod plan;
 mod rebuild;
+mod resync;
 mod state;
 mod step;
 mod suspects;
@@ -36,6 +37,7 @@ use inspect::{Found, inspect};
 use omissions::Omissions;
 use plan::{Plan, View};
 use rebuild::Rebuild;
+pub use resync::Standing;
 use state::{Kept, Phase, State};
 use step::Step;
 use suspects::Suspects;
@@ -52,6 +54,8 @@ pub struct Options {
     pub privileged: bool,
     /// Makes the whole tree anew, of whatever log, and puts it in the place of the one that is there.
     pub fresh: bool,
+    /// Compares the tree that is there with the log, byte by byte, and makes again what differs: whatever it was before.
+    pub resync: bool,
     /// Puts right what somebody else changed in the tree.
     pub repair: bool,
     /// Files of at least this many bytes are changed where they are, instead of being copied: whoever
@@ -83,6 +87,21 @@ pub struct Applied {
     pub left: Left,
 }
 
+impl Applied {
+    /// Both steps, as one.
+    fn and(self, next: Self) -> Self {
+        let mut left = self.left;
+        left += next.left;
+        Self {
+            names: self.names + next.names,
+            bytes: self.bytes + next.bytes,
+            repaired: self.repaired + next.repaired,
+            left,
+            ..next
+        }
+    }
+}
+
 /// The only one who changes a replica.
 #[derive(Debug)]
 pub struct Replica {
@@ -101,6 +120,8 @@ pub struct Replica {
     pending: bool,
     /// The next step may remove most of the files.
     allowed: bool,
+    /// Nothing can be said of the tree before the step is done.
+    resyncing: bool,
     /// The record of an epoch that was refused because it does, and what it removes.
     refused: Option<(u64, Deletion)>,
     _lock: File,
@@ -119,7 +140,7 @@ impl Replica {
         };
         let top = Folder::create(to, Mode::from_raw_mode(0o755)).map_err(io(to))?;
         // First: in what is no replica, nothing is left behind.
-        if !is_blank(&top.names().map_err(io(to))?) {
+        if !is_blank(&top.names().map_err(io(to))?, options.resync) {
             return Err(Error::Occupied(to.to_owned()));
         }
         let lock = lock(&top)?;
@@ -142,11 +163,16 @@ impl Replica {
             left: Omissions::default(),
             pending: false,
             allowed: false,
+            resyncing: false,
             refused: None,
             _lock: lock,
         };
-        if replica.kept.now.phase != Phase::Nothing && !replica.options.fresh {
-            replica.resume(false)?;
+        match replica.kept.now.phase {
+            _ if replica.options.resync => {}
+            Phase::Promoted => return Err(Error::Promoted(to.to_owned())),
+            Phase::Nothing => {}
+            _ if replica.options.fresh => {}
+            _ => replica.resume(false)?,
         }
         Ok(replica)
     }
@@ -164,6 +190,21 @@ impl Replica {
     /// # Errors
     /// All of [`Error`]. What was not finished is repaired by the next run.
     pub fn apply(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+        let mut applied = self.apply_once(up_to)?;
+        // A step ends where the log's files are renumbered, and another one follows.
+        while self.fold.is_at_border() {
+            match self.apply_once(up_to)? {
+                Some(next) => applied = Some(applied.map_or(next, |before| before.and(next))),
+                None => break,
+            }
+        }
+        Ok(applied)
+    }
+
+    fn apply_once(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+        if self.options.resync {
+            return self.resync(up_to);
+        }
         let begun = self.kept.now.phase != Phase::Nothing && !self.options.fresh;
         if begun && self.folders.is_none() {
             // The last step failed.
@@ -217,6 +258,17 @@ impl Replica {
         self.say(Phase::Ended, true)
     }
 
+    /// Files that are called otherwise from here on.
+    fn renumber(&mut self) {
+        if let Some(all) = self.fold.renumbered.take() {
+            self.found.renumber(&all);
+            self.left.renumber(&all);
+            if let Some(folders) = &mut self.folders {
+                folders.renumber(&all);
+            }
+        }
+    }
+
     /// Takes up where the last run ended; `all` keeps what the log says of every byte.
     fn resume(&mut self, all: bool) -> Result<(), Error> {
         let now = self.kept.now;
@@ -238,6 +290,7 @@ impl Replica {
         }
         self.kept.now.privileged = Some(privileged);
         let there = self.fold.to(now.record)?;
+        self.fold.renumbered = None;
         if self.fold.tree.number() < now.record {
             return Err(Error::Short { log, epoch });
         }
@@ -347,6 +400,8 @@ impl Replica {
     fn begin(&mut self, target: Target) -> Result<Applied, Error> {
         let there = self.fold.to(target.record)?;
         debug_assert!(there);
+        // What follows has the new numbers only.
+        self.fold.renumbered = None;
         self.check_quota(target)?;
         self.check_replacement(target)?;
         self.fold.persist()?;
@@ -394,6 +449,7 @@ impl Replica {
             let (log, epoch) = (self.log.clone(), target.epoch);
             return Err(Error::Behind { log, epoch });
         }
+        self.renumber();
         self.check_quota(target)?;
         if self.folders.is_none() {
             return self.begin(target);
@@ -430,11 +486,7 @@ impl Replica {
             // No later record speaks of what is repaired: after a loss of power nobody suspects it.
             self.sync(step.folders)?;
         }
-        let placing = State {
-            phase: Phase::Placing,
-            to_ns: target.at_ns,
-            ..self.kept.now
-        };
+        let placing = self.placing(target);
         // A disk that still says `Ended` has a tree that nobody is said to have changed.
         let first = self.kept.now.phase == Phase::Ended;
         let said = self.kept.say(placing, first);
@@ -459,6 +511,7 @@ impl Replica {
         folders.settle();
         self.folders = Some(folders);
         self.pending = false;
+        self.resyncing = false;
         self.allowed = false;
         self.fold.settle(&self.left.files(&self.fold.tree));
         Ok(Applied {
@@ -470,6 +523,19 @@ impl Replica {
             repaired: found.names,
             left: maker.left,
         })
+    }
+
+    /// What can be said of the tree while it becomes this.
+    fn placing(&self, target: Target) -> State {
+        State {
+            phase: match self.resyncing {
+                // Of bytes that differ, no later run would know.
+                true => Phase::Nothing,
+                false => Phase::Placing,
+            },
+            to_ns: target.at_ns,
+            ..self.kept.now
+        }
     }
 
     /// The file system of the tree is on its disk.
@@ -624,8 +690,11 @@ impl Replica {
 }
 
 /// Whether a folder with these names has a state, or nothing but what a replica begins with.
-fn is_blank(names: &[OsString]) -> bool {
-    let begins = |name: &OsString| [STAGING, LOCK].iter().any(|ours| name == *ours);
+fn is_blank(names: &[OsString], resync: bool) -> bool {
+    let begins = |name: &OsString| {
+        let tree = resync && name == TREE;
+        tree || [STAGING, LOCK].iter().any(|ours| name == *ours)
+    };
     names.iter().any(|name| name == STATE) || names.iter().all(begins)
 }
 

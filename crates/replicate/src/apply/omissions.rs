@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::plan::Directory;
 use crate::folder::Folder;
-use crate::record::{File, Name};
+use crate::record::{File, Name, Renumbering};
 use crate::tree::Tree;
 
 const FILE: &str = "omissions";
@@ -63,6 +63,15 @@ impl Omissions {
         file.sync_all()?;
         folder.rename(TEMPORARY, FILE)?;
         folder.sync()
+    }
+
+    /// Follows files that are called otherwise from here on.
+    pub(super) fn renumber(&mut self, all: &Renumbering) {
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        let name = |file: File| all.get(file).unwrap_or(file);
+        self.entries = entries
+            .map(|(directory, called)| (directory.map(name), called))
+            .collect();
     }
 
     pub(super) fn has(&self, entry: &Entry) -> bool {

@@ -28,6 +28,8 @@ pub(super) enum Phase {
     Placing,
     /// As whole, and nobody has begun to change it since.
     Ended,
+    /// It goes its own way: a capture continues the log with it.
+    Promoted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,7 @@ impl State {
             Phase::Whole => 1,
             Phase::Placing => 2,
             Phase::Ended => 3,
+            Phase::Promoted => 4,
         });
         bytes.extend(self.at_ns.to_le_bytes());
         bytes.extend(self.to_ns.to_le_bytes());
@@ -101,6 +104,7 @@ impl State {
             1 => Phase::Whole,
             2 => Phase::Placing,
             3 => Phase::Ended,
+            4 => Phase::Promoted,
             _ => return None,
         };
         let state = Self {
@@ -170,7 +174,7 @@ impl Kept {
         match self.now.phase {
             Phase::Ended => true,
             Phase::Whole => self.now.boot == self.boot,
-            Phase::Nothing | Phase::Placing => false,
+            Phase::Nothing | Phase::Placing | Phase::Promoted => false,
         }
     }
 

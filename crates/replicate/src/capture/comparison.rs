@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use crate::contents::{Contents, Source};
 use crate::log::{self, Reader};
-use crate::record::{self, Change, File};
+use crate::record::{self, Change, File, Term};
 use crate::tree::Tree;
 
 /// What is compared at once, in bytes.
@@ -93,6 +93,9 @@ impl LogState {
         let Some(of) = self.tree.root() else {
             return Ok(());
         };
+        if let Some(term) = self.tree.term() {
+            return check_term(term, (root, source), (&self.folder, path));
+        }
         let mut differs = Vec::new();
         if let Some(known) = self
             .tree
@@ -116,6 +119,24 @@ impl LogState {
             }),
         }
     }
+}
+
+/// # Errors
+/// [`Error::Promoted`] for a tree that is not the promoted one.
+pub(super) fn check_term(
+    term: &Term,
+    (root, source): (File, &record::Source),
+    (log, tree): (&Path, &Path),
+) -> Result<(), Error> {
+    if term.root == root && term.source.is_on_volume_of(source) {
+        return Ok(());
+    }
+    Err(Error::Promoted {
+        log: log.to_owned(),
+        tree: tree.to_owned(),
+        term: term.number,
+        promoted: term.source.path.escape_ascii().to_string(),
+    })
 }
 
 impl Comparison {

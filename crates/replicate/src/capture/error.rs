@@ -31,6 +31,17 @@ pub enum Error {
         tree: PathBuf,
         differs: String,
     },
+    #[error(
+        "{} was replaced: {promoted} was promoted to term {term} of {}, and only that tree can continue the log; make \
+         this one a replica with `apply --resync`, or use another folder for a new log",
+        .tree.display(), .log.display()
+    )]
+    Promoted {
+        log: PathBuf,
+        tree: PathBuf,
+        term: u64,
+        promoted: String,
+    },
     #[error("{} is on {on}", .path.display())]
     FileSystem { path: PathBuf, on: String },
     #[error("a journal in {}: {cause}", .folder.display())]
@@ -112,6 +123,7 @@ impl Classify for Error {
             Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
             Self::Tree { .. }
             | Self::OtherTree { .. }
+            | Self::Promoted { .. }
             | Self::FileSystem { .. }
             | Self::Patterns(_) => ErrorClass::Input,
             Self::Moved(_)

@@ -33,6 +33,7 @@ mod program;
 mod progress;
 mod queue;
 mod readback;
+mod renumber;
 mod rescan;
 mod shadow;
 mod skel;
@@ -49,8 +50,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use sys::bpf_ring::Gauge;
 
+use crate::log;
 use crate::patterns::Filter;
-use crate::record::{Entry, File, Part};
+use crate::record::{self, Entry, File, Part};
 use crate::tree::Tree;
 use comparison::Comparison;
 use epochs::Epochs;
@@ -132,15 +134,29 @@ impl Capture {
         let Pipeline { shadow, epochs, .. } = &mut capture.pipeline;
         shadow.source.check(&capture.options)?;
         let file = shadow.source.name();
-        let LogState { tree, contents, .. } = log;
+        let LogState {
+            tree, mut contents, ..
+        } = log;
         let epoch = tree.epoch();
         *epochs = Epochs::new(epoch);
-        let same = tree.root() == Some(file);
+        // A promoted tree has the names of the log's, and other files.
+        let promoted = tree.unclaimed().is_some();
+        let renumbering = match promoted {
+            true => Some(renumber::find(&tree, &mut shadow.source)?),
+            false => None,
+        };
+        let same = promoted || tree.root() == Some(file);
         // A journal says what has changed, not what has come to belong.
         let alike = *tree.patterns() == capture.options.patterns;
         shadow.tree = tree;
+        if let Some(all) = renumbering {
+            contents.renumber(&all);
+            for entry in renumber::entries(all) {
+                shadow.begin(entry);
+            }
+        }
         let noted = match (&capture.options.pin, &label) {
-            (Some(pin), Some(label)) if same && alike => pin.noted_files(label, epoch),
+            (Some(pin), Some(label)) if same && alike && !promoted => pin.noted_files(label, epoch),
             _ => None,
         };
         if same {
@@ -186,6 +202,32 @@ impl Capture {
     pub fn check_log(root: &Path, log: &LogState) -> Result<(), Error> {
         let source = Source::open(root)?;
         log.check(source.name(), &source.identity()?, root)
+    }
+
+    /// Whether the tree below `root` may replace what a log has: not after another one was promoted.
+    ///
+    /// # Errors
+    /// As [`Self::check_log`], and [`Error::Promoted`].
+    pub(crate) fn check_term(root: &Path, log: &Path) -> Result<(), Error> {
+        let terms = log::terms(log)?;
+        let Some(last) = terms.last() else {
+            return Ok(());
+        };
+        let source = Source::open(root)?;
+        comparison::check_term(
+            &last.term,
+            (source.name(), &source.identity()?),
+            (log, root),
+        )
+    }
+
+    /// Which tree is below `root`: what its root is called, and where it is.
+    ///
+    /// # Errors
+    /// [`Error::Tree`], [`Error::FileSystem`]
+    pub(crate) fn identify(root: &Path) -> Result<(File, record::Source), Error> {
+        let source = Source::open(root)?;
+        Ok((source.name(), source.identity()?))
     }
 
     /// Where other file systems are mounted below a tree: they are no part of it.

@@ -228,6 +228,8 @@ impl ShadowTree {
             Invalid::Gap { .. }
             | Invalid::NoStart
             | Invalid::Epoch { .. }
+            | Invalid::Term { .. }
+            | Invalid::Renumber(_)
             | Invalid::Doubt { .. } => {}
         }
     }

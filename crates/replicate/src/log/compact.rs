@@ -229,6 +229,9 @@ impl Fold {
             count += 1;
             with(entry)
         };
+        if let Some(term) = self.tree.term() {
+            say(Entry::Term(term.clone()))?;
+        }
         say(Entry::Start { root })?;
         if let Some(source) = self.tree.source() {
             say(Entry::Source(source.clone()))?;

@@ -7,12 +7,14 @@ use std::path::Path;
 use super::{Error, segment};
 
 /// What writers of a log have in its folder beside segments.
-const WRITER_FILES: [&str; 5] = [
+const WRITER_FILES: [&str; 7] = [
     "lock",
     "compact.lock",
     "compact.tmp",
     "compact.epoch",
     "room.tmp",
+    "upstream",
+    "upstream.tmp",
 ];
 /// What the root of an ext4 has.
 const LOST_AND_FOUND: &str = "lost+found";

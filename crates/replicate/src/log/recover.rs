@@ -15,7 +15,7 @@ use super::open::{Open, has_epoch};
 use super::segment::{self, Id, Segment, Where};
 use super::writer::Last;
 use crate::folder::Folder;
-use crate::record::{self, Entry, Record};
+use crate::record::{self, Entry, Record, Term};
 use crate::tree::{Doubts, Invalid};
 
 /// What has to be known of a log to append to it.
@@ -27,6 +27,12 @@ pub(super) struct Tail {
     /// Files that the next epoch has an earlier state of.
     pub(super) stale: BTreeSet<record::File>,
     pub(super) last: Option<Last>,
+    /// Of the last promotion; zero if it is in an earlier segment, or there was none.
+    pub(super) term: u64,
+    /// The record of that.
+    pub(super) first_of_term: Option<u64>,
+    /// The record of the last epoch.
+    pub(super) epoch_record: Last,
 }
 
 #[derive(Debug)]
@@ -48,8 +54,10 @@ pub(super) struct Current {
 
 impl Tail {
     pub(super) fn check(&self, entry: &Entry) -> Result<(), Invalid> {
-        let Entry::Epoch { number } = *entry else {
-            return Ok(());
+        let number = match *entry {
+            Entry::Epoch { number } => number,
+            Entry::Term(ref term) => return self.check_term(term),
+            _ => return Ok(()),
         };
         if number <= self.epoch {
             let last = self.epoch;
@@ -59,6 +67,22 @@ impl Tail {
             Some(file) => Err(Invalid::Doubt { file }),
             None => Ok(()),
         }
+    }
+
+    /// A promotion follows an epoch, or begins what was folded.
+    fn check_term(&self, term: &Term) -> Result<(), Invalid> {
+        let last = self.last.map_or(0, |last| last.number);
+        let follows = last == self.epoch_record.number || self.first_of_term == Some(last);
+        let begins = self.last.is_none();
+        let (number, epoch) = (term.number, self.epoch);
+        if number > self.term.max(Term::FIRST) && (begins || (follows && term.epoch == epoch)) {
+            return Ok(());
+        }
+        Err(Invalid::Term {
+            number,
+            last: self.term.max(Term::FIRST),
+            epoch,
+        })
     }
 
     pub(super) fn follow(&mut self, record: &Record) {
@@ -74,6 +98,10 @@ impl Tail {
             }
             Entry::Epoch { number } => {
                 self.epoch = *number;
+                self.epoch_record = Last {
+                    number: record.number,
+                    at_ns: record.at_ns,
+                };
                 self.doubts = Doubts::default();
                 self.stale.clear();
             }
@@ -81,7 +109,11 @@ impl Tail {
             Entry::Stale { file } => {
                 self.stale.insert(*file);
             }
-            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier => {}
+            Entry::Term(term) => {
+                self.term = term.number;
+                self.first_of_term = Some(record.number);
+            }
+            Entry::Source(_) | Entry::Patterns(_) | Entry::Barrier | Entry::Renumber { .. } => {}
         }
     }
 }
@@ -183,7 +215,12 @@ fn is_begun(file: &File, end: u64, size: u64) -> io::Result<bool> {
 }
 
 /// Puts a file that has a segment's bytes up to this one in its place; none if the disk has no room for it.
-fn replace(folder: &Folder, name: &str, file: &File, end: u64) -> Result<Option<File>, Error> {
+pub(super) fn replace(
+    folder: &Folder,
+    name: &str,
+    file: &File,
+    end: u64,
+) -> Result<Option<File>, Error> {
     let beside = format!("{name}.tmp");
     let error = segment::in_folder(folder, &beside);
     let copied = copy(file, end, (folder, &beside)).and_then(|another| {

@@ -10,9 +10,9 @@ use rustix::fs::Mode;
 
 use super::recover::{Current, Recovered, Tail, tidy};
 use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
-use super::{Error, frame};
+use super::{Error, frame, terms};
 use crate::folder::Folder;
-use crate::record::{Entry, Record};
+use crate::record::{Entry, Record, Term};
 
 /// Records wait in memory for at most this many bytes of them.
 const WAITING: usize = 256 << 10;
@@ -66,7 +66,7 @@ pub struct Writer {
 }
 
 /// A log's last record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     pub number: u64,
     /// When it was written at the source, in nanoseconds since 1970.
@@ -267,6 +267,33 @@ impl Writer {
         self.tail.doubts.first().is_some()
     }
 
+    /// The record of the last epoch; zeros before the first.
+    pub fn epoch_record(&self) -> Last {
+        self.tail.epoch_record
+    }
+
+    /// The term of the last record.
+    pub fn term(&self) -> u64 {
+        self.tail.term.max(Term::FIRST)
+    }
+
+    pub(super) fn folder(&self) -> Arc<Folder> {
+        Arc::clone(&self.folder)
+    }
+
+    /// Before segments are changed.
+    pub(super) fn close(&mut self) {
+        self.waiting.clear();
+        self.segment = None;
+    }
+
+    /// After segments were changed: these are left.
+    pub(super) fn reopen(&mut self, live: &[Segment]) -> Result<(), Error> {
+        self.tail = Tail::default();
+        self.folded = 0;
+        self.recover(live)
+    }
+
     pub fn id(&self) -> Id {
         self.id
     }
@@ -276,6 +303,10 @@ impl Writer {
             let folder = self.folder.path().to_owned();
             Error::Invalid { folder, invalid }
         })?;
+        if let Entry::Term(_) = record.entry {
+            // It begins a segment, where it is looked for.
+            self.seal()?;
+        }
         let before = self.waiting.len();
         frame::put(record, &mut self.waiting).map_err(Error::TooLarge)?;
         self.appended += (self.waiting.len() - before) as u64;
@@ -324,6 +355,9 @@ impl Writer {
         self.id = recovered.id;
         self.written = recovered.tail.number;
         self.tail = recovered.tail;
+        let known = terms::of(&self.folder, live)?;
+        let term = known.last().map_or(0, |last| last.term.number);
+        self.tail.term = self.tail.term.max(term);
         if let Where::Written { .. } = last.place {
             self.segment = Some(Current::cut(&self.folder, &last.name, recovered.end)?);
         }

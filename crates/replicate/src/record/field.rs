@@ -154,6 +154,28 @@ impl Field for Vec<String> {
     }
 }
 
+impl Field for Vec<(File, File)> {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend(length(self.len()));
+        for (one, other) in self {
+            one.put(to);
+            other.put(to);
+        }
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let mut pairs = Self::new();
+        for _ in 0..from.u32()? {
+            pairs.push((Field::take(from)?, Field::take(from)?));
+        }
+        Ok(pairs)
+    }
+
+    fn show(&self, name: &str, to: &mut Members) {
+        add(to, name, self.len());
+    }
+}
+
 impl Field for File {
     fn put(&self, to: &mut Vec<u8>) {
         to.extend(self.inode.to_le_bytes());

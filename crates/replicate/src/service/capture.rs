@@ -158,7 +158,11 @@ impl Settings {
     /// # Errors
     /// [`Error::Log`], and [`Error::Capture`] where it is of another tree: before anything is written, to either.
     fn read_log(&self) -> Result<Option<LogState>, Error> {
-        if self.fresh || !self.log.is_dir() {
+        if !self.log.is_dir() {
+            return Ok(None);
+        }
+        if self.fresh {
+            Capture::check_term(&self.tree, &self.log)?;
             return Ok(None);
         }
         let log = LogState::read(&self.log)?;

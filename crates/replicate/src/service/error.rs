@@ -126,6 +126,7 @@ fn of_capture(error: &capture::Error) -> bool {
         // The tree may be mounted again.
         Capture::Tree { .. }
         | Capture::OtherTree { .. }
+        | Capture::Promoted { .. }
         | Capture::Moved(_)
         | Capture::Read { .. }
         | Capture::Bpf { .. }
@@ -172,6 +173,8 @@ fn of_apply(error: &apply::Error) -> bool {
         | Apply::Changed { .. }
         | Apply::Deletion { .. }
         | Apply::Ended(_)
-        | Apply::Quota { .. } => false,
+        | Apply::Quota { .. }
+        | Apply::NoReplica(_)
+        | Apply::Promoted(_) => false,
     }
 }

@@ -14,12 +14,14 @@ pub mod keep;
 mod loops;
 mod metrics;
 mod part;
+pub mod promote;
 pub mod publish;
 pub mod receive;
 pub mod serve;
 mod status;
 mod supervise;
 mod tip;
+pub mod upstream;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::publish::{Broker, Tls};
+use super::upstream::Noter;
 use super::{Error, keep};
 use crate::log;
-use crate::ship::nats::{Received as FromNats, Receiver};
+use crate::record::Term;
+use crate::ship::nats::{self, Received as FromNats, Receiver};
 use crate::ship::tcp::{Client, Files, Peer, Progress as FromTcp, Waits};
 use crate::ship::{Sink, tcp};
 
@@ -18,6 +20,8 @@ pub struct Settings {
     pub log: PathBuf,
     /// Replaces a copy that cannot go on.
     pub fresh: bool,
+    /// Lets a copy that is ahead of a promoted source give up what that does not have.
+    pub rollback: bool,
     /// About how large the copy may become, as [`capture::Settings::keep`](super::capture::Settings::keep).
     pub keep: Option<u64>,
     pub tls: Tls,
@@ -47,6 +51,9 @@ impl Settings {
         log::check_new(&self.log)?;
         match self.way()? {
             Way::Tcp(peer) => self.of_tcp(peer).map(drop),
+            Way::Nats if self.rollback => {
+                Err(self.refused("is a stream: --rollback is for tcp://HOST:PORT"))
+            }
             Way::Nats => self.broker.options(&self.from, &self.tls).map(drop),
         }
     }
@@ -59,7 +66,8 @@ impl Settings {
                 let (peer, files) = self.of_tcp(peer)?;
                 let tls = files.client()?;
                 let client = Client::of(self.sink()?, peer, tls, self.fresh, Waits::default());
-                Ok(Receiving::Tcp(Box::new(client), Behind::default()))
+                let client = client.with_rollback(self.rollback);
+                Ok(self.receiving(Stream::Tcp(Box::new(client), Behind::default())))
             }
             Way::Nats => {
                 let options = self.broker.options(&self.from, &self.tls)?;
@@ -68,8 +76,17 @@ impl Settings {
                     fresh: self.fresh,
                     again: false,
                 };
-                Ok(Receiving::Nats(Box::new(receiver), replacing))
+                Ok(self.receiving(Stream::Nats(Box::new(receiver), replacing)))
             }
+        }
+    }
+
+    fn receiving(&self, stream: Stream) -> Receiving {
+        Receiving {
+            stream,
+            log: self.log.clone(),
+            from: without_password(&self.from),
+            noter: Noter::default(),
         }
     }
 
@@ -110,9 +127,25 @@ impl Settings {
     }
 }
 
+/// An address without what it says of its user.
+fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    }
+}
+
 /// A copy that is being written.
 #[derive(Debug)]
-pub enum Receiving {
+pub struct Receiving {
+    stream: Stream,
+    log: PathBuf,
+    from: String,
+    noter: Noter,
+}
+
+#[derive(Debug)]
+enum Stream {
     Tcp(Box<Client>, Behind),
     Nats(Box<Receiver>, Replacing),
 }
@@ -155,8 +188,10 @@ impl Behind {
 }
 
 impl Replacing {
-    fn may(self) -> bool {
-        self.fresh && !self.again
+    fn may(self, term: u64, error: &nats::Error) -> bool {
+        // The other history may be that of a source that a promotion has replaced.
+        let promoted = term > Term::FIRST && matches!(error, nats::Error::Diverged { .. });
+        self.fresh && !self.again && !promoted && error.needs_another_copy()
     }
 
     fn follow(&mut self, progress: &FromNats) {
@@ -171,6 +206,24 @@ impl Receiving {
     /// # Errors
     /// [`Error::Tcp`] or [`Error::Nats`], for what does not pass by itself.
     pub fn step(&mut self, wait: Duration) -> Result<Received, Error> {
+        let received = self.stream.step(wait)?;
+        self.noter.note(&self.log, &self.from, &received);
+        Ok(received)
+    }
+
+    /// Makes what has arrived durable.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn finish(mut self) -> Result<Received, Error> {
+        let received = self.stream.finish()?;
+        self.noter.write(&self.log, &self.from, &received);
+        Ok(received)
+    }
+}
+
+impl Stream {
+    fn step(&mut self, wait: Duration) -> Result<Received, Error> {
         match self {
             Self::Tcp(client, behind) => {
                 let progress = client.poll(wait)?.clone();
@@ -179,7 +232,7 @@ impl Receiving {
             }
             Self::Nats(receiver, replacing) => loop {
                 match receiver.step(wait) {
-                    Err(error) if replacing.may() && error.needs_another_copy() => {
+                    Err(error) if replacing.may(receiver.term(), &error) => {
                         tracing::warn!("{error}: beginning afresh");
                         replacing.again = true;
                         receiver.clear()?;
@@ -194,11 +247,7 @@ impl Receiving {
         }
     }
 
-    /// Makes what has arrived durable.
-    ///
-    /// # Errors
-    /// As [`Self::step`].
-    pub fn finish(self) -> Result<Received, Error> {
+    fn finish(self) -> Result<Received, Error> {
         match self {
             Self::Tcp(client, mut behind) => {
                 let progress = client.finish()?;

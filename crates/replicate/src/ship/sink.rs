@@ -27,6 +27,8 @@ pub struct Held {
     pub at_ns: u64,
     /// The last epoch; zero before the first.
     pub epoch: u64,
+    /// The term of the last record.
+    pub term: u64,
 }
 
 impl Sink {
@@ -71,6 +73,7 @@ impl Sink {
             number: last.number,
             at_ns: last.at_ns,
             epoch: self.writer.epoch(),
+            term: self.writer.term(),
         })
     }
 
@@ -142,6 +145,15 @@ impl Sink {
     /// Those of [`Writer::sync`]. It can be tried again when the disk has room.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.writer.sync()
+    }
+
+    /// Removes all records behind this one: for a copy that has more than another tree that was promoted.
+    ///
+    /// # Errors
+    /// Those of [`Writer::rewind`].
+    pub fn rewind(&mut self, number: u64) -> Result<(), Error> {
+        self.own = None;
+        self.writer.rewind(number)
     }
 
     /// Removes all records: for a copy that cannot go on.

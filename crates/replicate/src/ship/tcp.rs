@@ -1,10 +1,10 @@
 //! Ships a log over TCP, from its source to any number of replicas, with TLS 1.3 and a certificate on
 //! either side.
 //!
-//! The protocol, version 1: messages behind their length in four bytes, little-endian, each a byte
+//! The protocol, version 2: messages behind their length in four bytes, little-endian, each a byte
 //! that says which and then its members. The server welcomes whoever shows a certificate of the right
 //! authority; the replica says which log it has, and its last record by number and time; the server
-//! says where the log begins and sends each record from the next one on, as the log's codec has it, or
+//! says its term and where the log begins, and sends each record from the next one on, as the log's codec has it, or
 //! why it cannot. The replica says the number of each record that it has on its disk, for many at once,
 //! and the server how far the source is. Each says something every second; who hears nothing for long
 //! hangs up, and the replica connects again.
@@ -27,7 +27,9 @@ use rustls::{AlertDescription, CertificateError};
 pub use client::{Client, Peer, Progress, Waits};
 pub use identity::Files;
 pub use keys::{KeysError, Made, make};
-pub use message::{Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
+pub use message::{
+    Fork, Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION,
+};
 pub use server::{Counts, Limits, Replica, Server, Status};
 
 use crate::log;
@@ -52,6 +54,17 @@ pub enum Error {
          the address a name that it is for"
     )]
     NotTrusted(String),
+    #[error(
+        "this copy has epochs {} to {epoch}, which the source does not have: another tree was promoted to term {} at \
+         epoch {}; `--rollback` discards them, `--fresh` replaces the copy",
+        .fork.epoch + 1, .fork.term, .fork.epoch
+    )]
+    Ahead { epoch: u64, fork: Fork },
+    #[error(
+        "the server's log is of term {term}, and this copy of term {held}: its source was replaced by a promotion; receive \
+         from the promoted source"
+    )]
+    Term { term: u64, held: u64 },
     #[error("{}: {}", .reason.text(), .text)]
     Refused { reason: Reason, text: String },
     #[error(
@@ -95,6 +108,8 @@ impl Classify for Error {
             | Self::NotAdmitted(_)
             | Self::NotTrusted(_)
             | Self::Refused { .. }
+            | Self::Ahead { .. }
+            | Self::Term { .. }
             | Self::Version(_) => ErrorClass::Input,
             Self::Listen { .. }
             | Self::Io(_)

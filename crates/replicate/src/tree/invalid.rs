@@ -27,6 +27,10 @@ pub enum Invalid {
     NoEntry { directory: File, name: Name },
     #[error("epoch {number} follows epoch {last}")]
     Epoch { number: u64, last: u64 },
+    #[error("term {number} does not follow term {last} at epoch {epoch}")]
+    Term { number: u64, last: u64, epoch: u64 },
+    #[error("files are renumbered, but {0}")]
+    Renumber(&'static str),
     #[error("an epoch ends while {file} is in doubt")]
     Doubt { file: File },
     #[error("an epoch ends while {file} has entries, but no path leads to it")]

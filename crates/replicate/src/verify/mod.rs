@@ -236,7 +236,12 @@ pub fn patterns(folder: &Path) -> Result<Patterns, Error> {
             Entry::Start { .. } => now = Patterns::default(),
             Entry::Patterns(patterns) => now = patterns,
             Entry::Epoch { .. } => last.clone_from(&now),
-            Entry::Source(_) | Entry::Barrier | Entry::Stale { .. } | Entry::Change(_) => {}
+            Entry::Source(_)
+            | Entry::Term(_)
+            | Entry::Renumber { .. }
+            | Entry::Barrier
+            | Entry::Stale { .. }
+            | Entry::Change(_) => {}
         }
     }
     Ok(last)

@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use replicate::codec::{Malformed, decode, encode};
 use replicate::patterns::Patterns;
 use replicate::record::{
-    Attributes, Change, Entry, File, Kind, Name, Origin, Part, Record, Source,
+    Attributes, Change, Entry, File, Kind, Name, Origin, Part, Record, Source, Term,
 };
 
 fn file() -> impl Strategy<Value = File> {
@@ -109,6 +109,12 @@ fn record() -> impl Strategy<Value = Record> {
         1 => file().prop_map(|file| Entry::Stale { file }),
         1 => (vec(any::<u8>(), 0..40), "[a-z0-9]{0,8}", vec(any::<u8>(), 0..40)).prop_map(|(path, file_system, volume)| {
             Entry::Source(Source { path, file_system, volume })
+        }),
+        1 => ([any::<u64>(), any::<u64>(), any::<u64>()], file()).prop_map(|([number, epoch, epoch_ns], root)| {
+            Entry::Term(Term { number, epoch, epoch_ns, root, source: Source::default() })
+        }),
+        1 => (vec((file(), file()), 0..8), any::<bool>()).prop_map(|(pairs, last)| {
+            Entry::Renumber { pairs, last }
         }),
         9 => change().prop_map(Entry::Change),
     ];

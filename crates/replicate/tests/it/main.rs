@@ -44,6 +44,8 @@ mod paced;
 mod patterns;
 mod place;
 mod programs;
+mod promote;
+mod promote_capture;
 mod reading;
 mod refused;
 mod removed;

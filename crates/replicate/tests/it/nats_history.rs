@@ -193,6 +193,7 @@ fn a_copy_is_replaced_each_time_that_its_source_loses_power() {
         from: url.clone(),
         log: copy.path().to_owned(),
         fresh: true,
+        rollback: false,
         keep: None,
         tls: Tls::default(),
         broker: Broker::default(),

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use replicate::log::Beginning;
 use replicate::ship::Held;
-use replicate::ship::tcp::{Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip};
+use replicate::ship::tcp::{
+    Fork, Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip,
+};
 
 use crate::common::{data, epoch, link, record, start};
 
@@ -15,6 +17,7 @@ fn all() -> Vec<Message> {
         folded: 9,
     };
     let held = Held {
+        term: 3,
         beginning,
         number: 30,
         at_ns: 5,
@@ -31,6 +34,13 @@ fn all() -> Vec<Message> {
             version: 1,
             held: Some(held),
         },
+        Message::Term(4),
+        Message::Rewind(Fork {
+            term: 4,
+            epoch: 5,
+            number: 6,
+            at_ns: 7,
+        }),
         Message::Begin(beginning),
         Message::Tip(Tip {
             number: 4,
@@ -56,6 +66,7 @@ fn all() -> Vec<Message> {
         Reason::Diverged,
         Reason::Full,
         Reason::Source,
+        Reason::Term,
     ];
     all.extend(reasons.map(|reason| Message::Refused {
         reason,

@@ -105,6 +105,8 @@ pub(super) struct Receive {
     log: Spanned<PathBuf>,
     #[serde(default)]
     fresh: bool,
+    #[serde(default)]
+    rollback: bool,
     keep: Option<Size>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -287,6 +289,7 @@ impl Section for Receive {
         Job::Receive(receive::Settings {
             from: self.from.into_inner(),
             log: folder.join(self.log.get_ref()),
+            rollback: self.rollback,
             fresh: self.fresh,
             keep: self.keep.map(|Size(bytes)| bytes),
             tls: Tls {
@@ -322,6 +325,7 @@ impl Section for Apply {
                 privileged: self.privileged,
                 repair: self.repair,
                 in_place: self.in_place,
+                resync: false,
                 max_bytes: self.max_bytes,
                 max_files: self.max_files,
                 allow_delete: self.allow_delete,

@@ -99,6 +99,11 @@ impl Receiver {
         Ok(self.progress.clone())
     }
 
+    /// The term of the copy's last record; zero if there is none.
+    pub fn term(&self) -> u64 {
+        self.sink.held().map_or(0, |held| held.term)
+    }
+
     /// Removes what the copy has: it begins with the stream's beginning then.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
 use super::channel::Channel;
-use super::message::{BESIDES, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
+use super::message::{BESIDES, Fork, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
 use super::{Error, Limits};
 use crate::record::Record;
 use crate::ship::Sink;
@@ -114,6 +114,8 @@ pub struct Client {
     sink: Sink,
     /// Whether a copy that cannot go on is replaced.
     fresh: bool,
+    /// Whether a copy that is ahead of a promoted source gives up what that does not have.
+    rollback: bool,
     waits: Waits,
     session: Option<Session>,
     /// Not before this is another connection tried.
@@ -161,6 +163,7 @@ impl Client {
             tls,
             sink,
             fresh,
+            rollback: false,
             waits,
             session: None,
             again: Instant::now(),
@@ -169,6 +172,12 @@ impl Client {
         };
         client.reached();
         client
+    }
+
+    /// Gives up epochs that a promoted source does not have.
+    #[must_use]
+    pub fn with_rollback(self, rollback: bool) -> Self {
+        Self { rollback, ..self }
     }
 
     /// Does what there is to do, and waits for more to do this long at most; longer only for the disk,
@@ -334,6 +343,14 @@ impl Client {
                 });
             }
             (Message::Welcome { version }, None) => return Err(Error::Version(version)),
+            (Message::Term(term), Some(Begun::Welcome)) => self.check_term(term)?,
+            (Message::Rewind(fork), Some(Begun::Welcome)) => {
+                self.rewind(fork)?;
+                session.channel.say(&Message::Hello {
+                    version: VERSION,
+                    held: self.sink.held(),
+                });
+            }
             (Message::Begin(beginning), Some(Begun::Welcome)) => {
                 self.sink.begin(&beginning)?;
                 session.begun = Some(Begun::Records);
@@ -346,6 +363,39 @@ impl Client {
             (Message::Refused { reason, text }, _) => return Err(Error::Refused { reason, text }),
             _ => return Err(Malformed::NotDue.into()),
         }
+        Ok(())
+    }
+
+    /// A source of an earlier term goes on with a history that was left.
+    fn check_term(&self, term: u64) -> Result<(), Error> {
+        let held = self.sink.held().map_or(0, |held| held.term);
+        match term < held {
+            true => Err(Error::Term { term, held }),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives up what a promoted source does not have: records that are in no epoch, or all if that is allowed.
+    fn rewind(&mut self, fork: Fork) -> Result<(), Error> {
+        let held = self.sink.held().ok_or(Malformed::NotDue)?;
+        self.check_term(fork.term)?;
+        let Fork { epoch, number, .. } = fork;
+        if number >= held.number || self.sink.written_at(number)? != Some(fork.at_ns) {
+            let (reason, text) = (Reason::Diverged, format!("record {number} is another"));
+            return Err(Error::Refused { reason, text });
+        }
+        if held.epoch > epoch {
+            if !self.rollback {
+                let epoch = held.epoch;
+                return Err(Error::Ahead { epoch, fork });
+            }
+            let (first, last, term) = (epoch + 1, held.epoch, fork.term);
+            tracing::warn!(
+                "epochs {first} to {last} are discarded: term {term} goes on from epoch {epoch}"
+            );
+        }
+        self.sink.rewind(number)?;
+        self.reached();
         Ok(())
     }
 
@@ -368,9 +418,10 @@ fn is_of_the_copy(error: &Error) -> bool {
     use Reason::{Compacted, Diverged, OtherLog};
     matches!(
         error,
-        Error::Refused {
-            reason: Compacted | OtherLog | Diverged,
-            ..
-        }
+        Error::Ahead { .. }
+            | Error::Refused {
+                reason: Compacted | OtherLog | Diverged,
+                ..
+            }
     )
 }

@@ -7,7 +7,7 @@ use crate::record::Record;
 use crate::ship::Held;
 
 /// Of the protocol: both ends must speak the same one.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The largest message that a replica says, in bytes.
 pub const LARGEST_ASKED: usize = 256;
@@ -31,6 +31,10 @@ pub enum Message {
         version: u16,
         held: Option<Held>,
     },
+    /// The term of the server's log: before the records.
+    Term(u64),
+    /// The replica has records behind this one that the promoted source does not have.
+    Rewind(Fork),
     /// The records that follow are those of the log that begins so, behind what the replica has.
     Begin(Beginning),
     Record(Record),
@@ -46,6 +50,16 @@ pub enum Message {
         reason: Reason,
         text: String,
     },
+}
+
+/// Where a promoted tree has gone on with a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fork {
+    pub term: u64,
+    /// The last epoch before, its record, and when that was written, in nanoseconds since 1970.
+    pub epoch: u64,
+    pub number: u64,
+    pub at_ns: u64,
 }
 
 /// How far the source is.
@@ -71,6 +85,8 @@ pub enum Reason {
     Full,
     /// It cannot read its log.
     Source,
+    /// The copy is of a later term.
+    Term,
 }
 
 /// Bytes that are no message.
@@ -98,6 +114,8 @@ mod tag {
     pub(super) const TIP: u8 = 5;
     pub(super) const RECEIVED: u8 = 6;
     pub(super) const REFUSED: u8 = 7;
+    pub(super) const TERM: u8 = 8;
+    pub(super) const REWIND: u8 = 9;
 }
 
 impl Message {
@@ -125,9 +143,19 @@ impl Message {
                 to.push(u8::from(held.is_some()));
                 if let Some(held) = held {
                     put_beginning(to, &held.beginning);
-                    for number in [held.number, held.at_ns, held.epoch] {
+                    for number in [held.number, held.at_ns, held.epoch, held.term] {
                         to.extend(number.to_le_bytes());
                     }
+                }
+            }
+            Self::Term(term) => {
+                to.push(tag::TERM);
+                to.extend(term.to_le_bytes());
+            }
+            Self::Rewind(fork) => {
+                to.push(tag::REWIND);
+                for number in [fork.term, fork.epoch, fork.number, fork.at_ns] {
+                    to.extend(number.to_le_bytes());
                 }
             }
             Self::Begin(beginning) => {
@@ -168,6 +196,13 @@ impl Message {
                 version: from.u16()?,
                 held: from.held()?,
             },
+            tag::TERM => Self::Term(from.u64()?),
+            tag::REWIND => Self::Rewind(Fork {
+                term: from.u64()?,
+                epoch: from.u64()?,
+                number: from.u64()?,
+                at_ns: from.u64()?,
+            }),
             tag::BEGIN => Self::Begin(from.beginning()?),
             tag::RECORD => Self::Record(codec::decode(from.rest())?),
             tag::TIP => Self::Tip(Tip {
@@ -193,13 +228,14 @@ impl Message {
 }
 
 impl Reason {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Version,
         Self::Compacted,
         Self::OtherLog,
         Self::Diverged,
         Self::Full,
         Self::Source,
+        Self::Term,
     ];
 
     /// What a user is told.
@@ -215,6 +251,9 @@ impl Reason {
             }
             Self::Full => "the server has as many replicas as it takes",
             Self::Source => "the server cannot read its log",
+            Self::Term => {
+                "the server's source was replaced by a promotion that this copy has; receive from the promoted source"
+            }
         }
     }
 
@@ -226,6 +265,7 @@ impl Reason {
             Self::Diverged => 4,
             Self::Full => 5,
             Self::Source => 6,
+            Self::Term => 7,
         }
     }
 
@@ -334,6 +374,7 @@ impl<'a> Cursor<'a> {
                 number: self.u64()?,
                 at_ns: self.u64()?,
                 epoch: self.u64()?,
+                term: self.u64()?,
             })),
             other => Err(Malformed::Unknown(other)),
         }

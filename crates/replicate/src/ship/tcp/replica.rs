@@ -15,9 +15,10 @@ use rustls::ServerConnection;
 use super::Error;
 use super::channel::Channel;
 use super::identity;
-use super::message::{BESIDES, LARGEST_ASKED, Malformed, Message, Reason, Tip, VERSION};
+use super::message::{BESIDES, Fork, LARGEST_ASKED, Malformed, Message, Reason, Tip, VERSION};
 use super::server::{Replica, Shared};
 use crate::log;
+use crate::record::Term;
 use crate::ship::{Held, Source};
 
 /// What may wait for a replica to read it, in bytes, before one more record is read from the log.
@@ -26,6 +27,9 @@ const ROOM: usize = 256 << 10;
 const SAMPLES: usize = 1024;
 /// For how long a refusal may take to be read.
 const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// For how long a replica may take to give up records.
+const REWIND: Duration = Duration::from_secs(60);
 
 /// What others know of a replica's thread.
 #[derive(Debug)]
@@ -155,22 +159,27 @@ impl Serving<'_> {
         self.shared.welcome(&self.link)?;
         self.channel.say(&Message::Welcome { version: VERSION });
         let late = Instant::now() + self.shared.limits.handshake;
-        let held = loop {
-            match self.channel.hear()? {
-                Some(Message::Hello { version, held }) if version == VERSION => break held,
-                Some(Message::Hello { version, .. }) => return Err(Error::Version(version)),
-                Some(_) => return Err(Malformed::NotDue.into()),
-                None => turn(self.shared, &mut self.channel, None, late)?,
-            }
-        };
-        if let Some(held) = held {
-            self.link.reached().received(held.number, held.epoch);
-        }
-        let mut source = None;
+        let mut held = self.hello(late)?;
+        let (mut source, mut rewound) = (None, false);
         let mut beat = Instant::now();
         while !self.shared.stops() {
             if source.is_none() {
-                source = self.begin(held)?;
+                match find(&self.shared.folder, held)? {
+                    Found::Nothing => {}
+                    Found::Source(found, beginning, term) => {
+                        self.channel.say(&Message::Term(term));
+                        self.channel.say(&Message::Begin(beginning));
+                        self.channel.say(&Message::Tip(self.shared.tip()));
+                        source = Some(*found);
+                    }
+                    Found::Fork(fork) if !rewound => {
+                        rewound = true;
+                        self.channel.say(&Message::Rewind(fork));
+                        held = self.hello(Instant::now() + REWIND)?;
+                        continue;
+                    }
+                    Found::Fork(_) => return Err(Malformed::NotDue.into()),
+                }
             }
             if let Some(source) = &mut source {
                 self.feed(source)?;
@@ -187,14 +196,20 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// None while nothing was written to the log.
-    fn begin(&mut self, held: Option<Held>) -> Result<Option<Source>, Error> {
-        let found = find(&self.shared.folder, held)?;
-        if let Some((_, beginning)) = &found {
-            self.channel.say(&Message::Begin(*beginning));
-            self.channel.say(&Message::Tip(self.shared.tip()));
+    /// What the replica has.
+    fn hello(&mut self, late: Instant) -> Result<Option<Held>, Error> {
+        let held = loop {
+            match self.channel.hear()? {
+                Some(Message::Hello { version, held }) if version == VERSION => break held,
+                Some(Message::Hello { version, .. }) => return Err(Error::Version(version)),
+                Some(_) => return Err(Malformed::NotDue.into()),
+                None => turn(self.shared, &mut self.channel, None, late)?,
+            }
+        };
+        if let Some(held) = held {
+            self.link.reached().received(held.number, held.epoch);
         }
-        Ok(found.map(|(source, _)| source))
+        Ok(held)
     }
 
     fn feed(&mut self, source: &mut Source) -> Result<(), Error> {
@@ -254,19 +269,49 @@ fn reason_of(error: &log::Error) -> Reason {
     }
 }
 
-/// Where the log goes on behind what the replica has, and where that log begins.
-fn find(folder: &Path, held: Option<Held>) -> Result<Option<(Source, log::Beginning)>, Error> {
+/// Where the log goes on behind what a replica has.
+enum Found {
+    /// Nothing was written to it.
+    Nothing,
+    /// And where that log begins, and its term.
+    Source(Box<Source>, log::Beginning, u64),
+    /// Earlier than where the replica ends.
+    Fork(Fork),
+}
+
+fn find(folder: &Path, held: Option<Held>) -> Result<Found, Error> {
+    let terms = log::terms(folder)?;
+    let term = terms.last().map_or(Term::FIRST, |last| last.term.number);
     let mut source = Source::open(folder, 0)?;
     let Some(beginning) = source.beginning()? else {
-        return Ok(None);
+        return Ok(Found::Nothing);
     };
     let Some(held) = held else {
-        return Ok(Some((source, beginning)));
+        return Ok(Found::Source(Box::new(source), beginning, term));
     };
     let refused = |reason, text| Err(Error::Refused { reason, text });
     if held.beginning.id != beginning.id {
         let text = "the ids differ".to_owned();
         return refused(Reason::OtherLog, text);
+    }
+    if held.term > term {
+        tracing::warn!(
+            "a replica has term {}, and this log term {term}: another tree was promoted, and this source is not the \
+             source any more",
+            held.term
+        );
+        let text = format!("the server has term {term}, the copy {}", held.term);
+        return refused(Reason::Term, text);
+    }
+    let later = terms.iter().find(|later| later.term.number > held.term);
+    let fork = later.and_then(|later| Some((later.record?, &later.term)));
+    if let Some((record, term)) = fork.filter(|(record, _)| held.number >= *record) {
+        return Ok(Found::Fork(Fork {
+            term: term.number,
+            epoch: term.epoch,
+            number: record - 1,
+            at_ns: term.epoch_ns,
+        }));
     }
     // Records before the one that a log was folded up to are the same only in the same fold.
     if held.number < beginning.folded && held.beginning != beginning {
@@ -279,7 +324,9 @@ fn find(folder: &Path, held: Option<Held>) -> Result<Option<(Source, log::Beginn
     let beginning = source.beginning()?.unwrap_or(beginning);
     let number = held.number;
     match source.read()? {
-        Some(record) if record.at_ns == held.at_ns => Ok(Some((source, beginning))),
+        Some(record) if record.at_ns == held.at_ns => {
+            Ok(Found::Source(Box::new(source), beginning, term))
+        }
         Some(_) => refused(Reason::Diverged, format!("record {number} is another")),
         None => refused(Reason::Diverged, format!("there is no record {number}")),
     }

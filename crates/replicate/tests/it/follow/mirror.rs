@@ -105,6 +105,8 @@ impl Mirror {
             | Entry::Source(_)
             | Entry::Patterns(_)
             | Entry::Barrier
+            | Entry::Term(_)
+            | Entry::Renumber { .. }
             | Entry::Stale { .. } => {}
         }
     }

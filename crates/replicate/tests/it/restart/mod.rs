@@ -18,7 +18,8 @@ use std::thread;
 use std::time::Duration;
 
 use replicate::patterns::Patterns;
-use running::{BARRIER, Place, Running, data_of, shell, starts};
+pub(crate) use running::data_of;
+use running::{BARRIER, Place, Running, shell, starts};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 
 use crate::bed::file_system::{Bed, Format, within};

@@ -112,9 +112,13 @@ impl Bed {
     }
 
     pub(crate) fn server(&self, limits: Limits) -> Server {
+        self.server_of(&self.log(), limits)
+    }
+
+    pub(crate) fn server_of(&self, log: &Path, limits: Limits) -> Server {
         let listen = "127.0.0.1:0".parse().unwrap();
         let tls = self.files("server").server().unwrap();
-        Server::start(&self.log(), listen, tls, limits).unwrap()
+        Server::start(log, listen, tls, limits).unwrap()
     }
 
     pub(crate) fn client(&self, to: SocketAddr, number: usize, fresh: bool) -> Client {

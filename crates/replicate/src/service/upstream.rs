@@ -1,0 +1,114 @@
+//! What a copy of a log knows of its source: kept beside it, for who has to know later what the copy lacks.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::capture::now_ns;
+use super::receive::Received;
+use crate::folder::Folder;
+
+/// In the folder of a copy.
+const FILE: &str = "upstream";
+const TEMPORARY: &str = "upstream.tmp";
+/// Of the file, in bytes.
+const LARGEST: u64 = 16 << 10;
+const INTERVAL: Duration = Duration::from_secs(1);
+/// While the source has not told all.
+const SOON: Duration = Duration::from_millis(50);
+
+/// How far a source was when the copy last heard of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upstream {
+    /// Where the copy was received from.
+    pub from: String,
+    /// The source's last record and epoch; a stream does not tell them.
+    pub record: Option<u64>,
+    pub epoch: Option<u64>,
+    /// Messages of a stream that the copy lacked.
+    pub pending: Option<u64>,
+    /// When, in nanoseconds since 1970.
+    pub heard_ns: u64,
+}
+
+impl Upstream {
+    /// None for a log that was not received, or a file that was not written to its end.
+    ///
+    /// # Errors
+    /// When there is one that cannot be read.
+    pub fn read(log: &Path) -> io::Result<Option<Self>> {
+        let folder = Folder::open(log)?;
+        let file = match folder.file(FILE, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut text = String::new();
+        file.take(LARGEST).read_to_string(&mut text)?;
+        Ok(serde_json::from_str(&text).ok())
+    }
+
+    fn write(&self, log: &Path) -> io::Result<()> {
+        let folder = Folder::open(log)?;
+        let mut file = folder.replace(TEMPORARY)?;
+        serde_json::to_writer(&mut file, self)?;
+        file.flush()?;
+        folder.rename(TEMPORARY, FILE)
+    }
+}
+
+/// Writes it, once in a while.
+#[derive(Debug, Default)]
+pub(super) struct Noter {
+    written: Option<Instant>,
+    /// It has all that the source tells.
+    complete: bool,
+    /// When the source was last there.
+    heard_ns: Option<u64>,
+}
+
+impl Noter {
+    /// Where this cannot be written, what the copy lacks is not known later: nothing else depends on it.
+    pub(super) fn note(&mut self, log: &Path, from: &str, received: &Received) {
+        if !received.connected() {
+            return;
+        }
+        self.heard_ns = Some(now_ns());
+        let interval = if self.complete { INTERVAL } else { SOON };
+        if self.written.is_none_or(|at| at.elapsed() >= interval) {
+            self.write(log, from, received);
+        }
+    }
+
+    /// As [`Self::note`], at the end.
+    pub(super) fn write(&mut self, log: &Path, from: &str, received: &Received) {
+        let Some(heard_ns) = self.heard_ns else {
+            return;
+        };
+        let mut upstream = Upstream {
+            from: from.to_owned(),
+            record: None,
+            epoch: None,
+            pending: None,
+            heard_ns,
+        };
+        match received {
+            Received::Tcp(progress, _) if progress.tip.number == 0 => return,
+            Received::Tcp(progress, _) => {
+                upstream.record = Some(progress.tip.number);
+                upstream.epoch = (progress.tip.epoch > 0).then_some(progress.tip.epoch);
+                self.complete = upstream.epoch.is_some();
+            }
+            Received::Nats(progress) => {
+                upstream.pending = Some(progress.pending);
+                self.complete = true;
+            }
+        }
+        self.written = Some(Instant::now());
+        if let Err(error) = upstream.write(log) {
+            tracing::debug!("{}: {FILE}: {error}", log.display());
+        }
+    }
+}

@@ -203,7 +203,10 @@ impl FileReader {
         shadow.update_attributes(file, &stat, &self.listings)?;
         if kind == Kind::Regular {
             shadow.clean_range(file, 0, u64::MAX)?;
+            let before = pipeline.shadow.read_back;
             self.read_range(file, (0, u64::MAX), pipeline, listener)?;
+            let shadow = &mut pipeline.shadow;
+            shadow.dirty_pages.add_new(shadow.read_back - before);
         }
         self.cut(file, pipeline)?;
         Ok(Some(kind))

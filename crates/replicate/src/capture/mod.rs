@@ -6,6 +6,7 @@ mod call_groups;
 mod calls;
 mod comparison;
 mod derive;
+mod dirty_pages;
 mod doubt;
 mod epochs;
 mod error;

@@ -70,6 +70,7 @@ impl Pipeline {
             stale: self.shadow.tree.stale().count(),
             held: self.shadow.hold_back.age(),
             read_back: self.shadow.read_back,
+            dirty: self.shadow.dirty_pages.bytes(),
             files: self.shadow.tree.len(),
             epoch: self.epochs.last(),
             synced: self.epochs.synced(),
@@ -215,6 +216,7 @@ impl Pipeline {
         self.shadow.out.extend(stale);
         self.shadow.out.push(entry);
         self.epochs.begin_next();
+        self.shadow.dirty_pages.begin_epoch();
         if whole {
             self.epochs.note_whole(self.derived);
         }

@@ -9,6 +9,7 @@ use nix::sys::stat::FileStat;
 use super::Error;
 use super::boundary::Boundary;
 use super::comparison::{Comparison, part};
+use super::dirty_pages::DirtyPages;
 use super::doubt::{Doubt, Doubts, everything};
 use super::hold_back::HoldBack;
 use super::listings::Listings;
@@ -42,6 +43,8 @@ pub(super) struct ShadowTree {
     pub(super) comparison: Comparison,
     /// Bytes that were read from the source instead of seen.
     pub(super) read_back: u64,
+    /// What had to be read.
+    pub(super) dirty_pages: DirtyPages,
     /// Files that change without a word.
     pub(super) mapped: MappedFiles,
     /// Files that are made, and of which it is not known yet what they are.
@@ -68,6 +71,7 @@ impl ShadowTree {
             adrift: None,
             comparison: Comparison::default(),
             read_back: 0,
+            dirty_pages: DirtyPages::default(),
             mapped: MappedFiles::default(),
             fresh: BTreeSet::new(),
             nameless: BTreeSet::new(),
@@ -234,6 +238,9 @@ impl ShadowTree {
 
     pub(super) fn raise_doubt(&mut self, file: File, part: Part) {
         self.disturb(file, &part);
+        if let Part::Range { offset, length } = part {
+            self.dirty_pages.add(file, offset, length);
+        }
         if self.doubts.entry(file).or_default().add(&part) {
             self.say(Change::Doubt { file, part });
         }
@@ -243,6 +250,7 @@ impl ShadowTree {
     pub(super) fn raise_write_doubt(&mut self, file: File, offset: u64, length: u64) {
         let part = Part::Range { offset, length };
         self.disturb(file, &part);
+        self.dirty_pages.add(file, offset, length);
         if self.doubts.entry(file).or_default().add_written(&part) {
             self.say(Change::Doubt { file, part });
         }

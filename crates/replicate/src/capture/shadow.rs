@@ -14,6 +14,8 @@ use super::doubt::{Doubt, Doubts, everything};
 use super::hold_back::HoldBack;
 use super::listings::Listings;
 use super::mapped_files::MappedFiles;
+use super::options::HoldBackOptions;
+use super::output::Output;
 use super::source::{Source, attributes_of};
 use crate::patterns::{Filter, Patterns};
 use crate::record::{Change, Entry, File, Kind, Name, Origin, Part};
@@ -28,7 +30,7 @@ pub(super) struct ShadowTree {
     pub(super) source: Source,
     pub(super) tree: Tree,
     /// What is to be handed to the listener.
-    pub(super) out: Vec<Entry>,
+    pub(super) out: Output,
     /// Something was said since this was reset.
     pub(super) said: bool,
     /// What is to be read.
@@ -59,14 +61,14 @@ pub(super) struct ShadowTree {
 }
 
 impl ShadowTree {
-    pub(super) fn new(source: Source, filter: Filter) -> Self {
+    pub(super) fn new(source: Source, filter: Filter, hold_back: &HoldBackOptions) -> Self {
         Self {
             source,
             tree: Tree::default(),
-            out: Vec::new(),
+            out: Output::default(),
             said: true,
             doubts: Doubts::new(),
-            hold_back: HoldBack::default(),
+            hold_back: HoldBack::new(hold_back),
             event: None,
             adrift: None,
             comparison: Comparison::default(),

@@ -146,22 +146,34 @@ def mount(kind, at, memory):
     return tree
 
 class Service:
-    """A command that prints an object a line, and its last one."""
-    def __init__(self, *command):
-        self.last, self.changed = {}, threading.Condition()
+    """A service with a capture and a replica of its log."""
+    def __init__(self, lowroad, at, tree, tmpfs):
+        self.lowroad, self.control = lowroad, at + ".sock"
+        self.log, self.replica = at + ".log", os.path.join(at + ".replica", "tree")
+        allow = 'allow = ["mmap"]\n' if tmpfs else ""
+        with open(at + ".toml", "w") as file:
+            file.write("""[replicate]
+control = "%s"
+[[capture]]
+tree = "%s"
+log = "%s"
+%s[[apply]]
+log = "%s"
+to = "%s"
+in_place = %d
+allow_delete = true
+""" % (self.control, tree, self.log, allow, self.log, at + ".replica", 16 << 20))
+        command = [lowroad, "replicate", "run", "--config", at + ".toml"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        threading.Thread(target=self.read, daemon=True).start()
+        if not self.process.stdout.readline().startswith("ready"):
+            sys.exit("the service did not start")
 
-    def read(self):
-        for line in self.process.stdout:
-            with self.changed:
-                self.last.update(json.loads(line))
-                self.changed.notify_all()
-
-    def wait(self, test, what):
-        with self.changed:
-            if not self.changed.wait_for(lambda: test(self.last), TIMEOUT):
-                sys.exit("%s: not within %d s" % (what, TIMEOUT))
+    def counters(self):
+        """Bytes that the capture has read back, and bytes of the pages that were dirty."""
+        command = [self.lowroad, "replicate", "--json", "status", "--control", self.control]
+        status = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        counts = next(part["counts"] for part in status["parts"] if part["kind"] == "capture")
+        return counts["read_back_bytes"], counts.get("dirty_bytes", 0)
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
@@ -202,10 +214,8 @@ def dirtied(all_seen, times, offset):
         pages.update(written)
     return (total + len(pages)) * PAGE
 
-def counters(service):
-    return service.last.get("read_back_bytes", 0), service.last.get("dirty_bytes", 0)
-
-def measure(kind, load, tree, replica, log, capture, arguments):
+def measure(kind, load, tree, service, arguments):
+    replica = service.replica
     all_streams = LOADS[load]()
     for stream in all_streams:
         stream.fill(tree)
@@ -222,7 +232,7 @@ def measure(kind, load, tree, replica, log, capture, arguments):
                 sys.exit("%s %s: the replica does not have the tree" % (kind, load))
             time.sleep(0.05)
     time.sleep(1.5)
-    before, begun, offset = counters(capture), time.time(), time.time() - time.monotonic()
+    before, begun, offset = service.counters(), time.time(), time.time() - time.monotonic()
     end = time.monotonic() + arguments.seconds
     child = os.fork()
     if child == 0:
@@ -247,10 +257,9 @@ def measure(kind, load, tree, replica, log, capture, arguments):
         if now > end + TIMEOUT:
             sys.exit("%s %s: the replica does not get what was written" % (kind, load))
         time.sleep(0.002)
-    # The counters are printed once a second.
-    time.sleep(1.5)
-    after = counters(capture)
-    at, stale = epochs(arguments.lowroad, log, begun, ended)
+    time.sleep(1)
+    after = service.counters()
+    at, stale = epochs(arguments.lowroad, service.log, begun, ended)
     gaps = [b - a for a, b in zip([begun] + at, at + [ended])]
     lags = [lag for seen in all_seen for lag in seen.lags]
     read, dirty = after[0] - before[0], after[1] - before[1]
@@ -307,27 +316,18 @@ def main():
 def of_file_system(kind, loads, memory, arguments):
     missed = False
     at = os.path.join(memory, kind)
-    tree, log, to = mount(kind, at, memory), at + ".log", at + ".replica"
-    allow = ["--allow", "mmap"] if kind == "tmpfs" else []
-    lowroad = [arguments.lowroad, "replicate", "--json"]
-    capture = Service(*lowroad, "capture", "--tree", tree, "--to", log, *allow)
+    tree = mount(kind, at, memory)
+    service = Service(arguments.lowroad, at, tree, kind == "tmpfs")
     try:
-        capture.wait(lambda last: "ready" in last, "capture")
-        apply = Service(*lowroad, "apply", log, "--to", to, "--follow", "--allow-delete",
-            "--in-place", str(16 << 20))
-        try:
-            apply.wait(lambda last: "ready" in last, "apply")
-            for load in loads:
-                result = measure(kind, load, tree, os.path.join(to, "tree"), log, capture, arguments)
-                missed |= bool(result["missed"])
-                print(json.dumps(result), flush=True) if arguments.json else show(result)
-                for name in os.listdir(tree):
-                    os.unlink(os.path.join(tree, name))
-                time.sleep(1)
-        finally:
-            apply.stop()
+        for load in loads:
+            result = measure(kind, load, tree, service, arguments)
+            missed |= bool(result["missed"])
+            print(json.dumps(result), flush=True) if arguments.json else show(result)
+            for name in os.listdir(tree):
+                os.unlink(os.path.join(tree, name))
+            time.sleep(1)
     finally:
-        capture.stop()
+        service.stop()
     run("umount", at)
     return missed
 

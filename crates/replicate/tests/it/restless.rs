@@ -280,7 +280,7 @@ fn epochs_go_on_while_a_file_changes_that_is_too_large_for_memory() {
         let mut capture = Capture::start(&tree, options).unwrap();
         let mut epochs = Epochs::default();
         let limit = Duration::from_secs(60);
-        let mut caught_up = |capture: &mut Capture, epochs: &mut Epochs| {
+        let caught_up = |capture: &mut Capture, epochs: &mut Epochs| {
             capture
                 .catch_up(limit, &mut |entry| epochs.take(&entry))
                 .unwrap()

@@ -28,16 +28,18 @@ use crate::exit::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sudo lowroad replicate capture --tree /srv/app --to /var/lib/lowroad/app
-  lowroad replicate log /var/lib/lowroad/app --follow
+  sudo lowroad replicate log /var/lib/lowroad/app --follow
+  sudo lowroad replicate epochs /var/lib/lowroad/app --last 10
+  sudo lowroad replicate diff /var/lib/lowroad/app --from 811
   sudo lowroad replicate apply /var/lib/lowroad/app --to /srv/replica --follow
   sudo lowroad replicate restore /var/lib/lowroad/app --out /srv/copy
   sudo lowroad replicate verify /var/lib/lowroad/app --against /srv/copy
   sudo lowroad replicate verify /var/lib/lowroad/app --rebuild
-  lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
+  sudo lowroad replicate serve /var/lib/lowroad/app --listen 0.0.0.0:7400 --cert server.pem --key server.key \\
       --clients-ca ca.pem
-  lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
+  sudo lowroad replicate receive tcp://source.example:7400 --to /var/lib/lowroad/app --cert edge-1.pem \\
       --key edge-1.key --server-ca ca.pem
-  lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP
+  sudo lowroad replicate publish /var/lib/lowroad/app --to nats://127.0.0.1:4222/APP
   sudo lowroad replicate run --config /etc/lowroad/replicate.toml")]
 pub(crate) struct Arguments {
     /// Print JSON

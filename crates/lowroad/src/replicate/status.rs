@@ -162,6 +162,7 @@ fn counts(part: &Value) -> String {
             ("doubtful_files", "in doubt"),
             ("stale_files", "stale"),
             ("read_back_bytes", "bytes read back"),
+            ("dirty_bytes", "bytes dirty"),
             ("files", "files"),
         ],
         "publish" => &[

@@ -30,6 +30,21 @@ fn alone_it_shows_three_groups_with_an_example_each() {
 }
 
 #[test]
+fn examples_of_replicate_run_as_root() {
+    let text = stdout(&lowroad(&["replicate", "--help"]));
+    let examples: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("lowroad replicate "))
+        .collect();
+    // A log can be read by its owner alone, and a capture is root's.
+    let of_log = |line: &&&str| line.contains("/var/lib/lowroad/");
+    assert!(examples.iter().filter(of_log).count() > 5, "{text}");
+    for example in examples.iter().filter(of_log) {
+        assert!(example.starts_with("  sudo lowroad "), "{example}");
+    }
+}
+
+#[test]
 fn bad_arguments_exit_2() {
     for arguments in [
         &["fly"][..],

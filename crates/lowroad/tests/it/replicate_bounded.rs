@@ -120,6 +120,45 @@ fn an_application_that_is_bounded_does_not_overrun_the_ring() {
     assert_eq!(bounded["frozen"], false, "{ended:#}");
 }
 
+/// What is stored to all the time is read again and again, and held back.
+const STORES: &str = r#"
+head -c 8388608 /dev/zero >disk/app/data
+"$1" replicate --json capture --tree disk/app --to log --bounded 1MiB --cgroup $app >said &
+capture=$!
+ready said
+(
+    echo $BASHPID >$app/cgroup.procs
+    exec python3 -c '
+import mmap, time
+memory = mmap.mmap(open("disk/app/data", "r+b").fileno(), 8 << 20)
+end, number = time.monotonic() + 3, 0
+while time.monotonic() < end:
+    number += 1
+    memory[number * 4104 % (8 << 20)] = number % 256
+'
+) &
+wait $!
+kill -TERM $capture
+wait $capture
+started=
+runs
+"$1" replicate restore log --out copy
+same disk/app copy
+"#;
+
+#[test]
+fn an_application_is_frozen_while_too_much_of_its_files_is_held_back() {
+    let folder = tempfile::tempdir().unwrap();
+    if !on_ext4(&format!("{CGROUP}{STORES}"), folder.path()) {
+        return;
+    }
+    let said = fs::read_to_string(folder.path().join("said")).unwrap();
+    let ended: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let bounded = &ended["ended"]["bounded"];
+    assert!(bounded["freezes"].as_u64().unwrap() > 0, "{ended:#}");
+    assert_eq!(bounded["frozen"], false, "{ended:#}");
+}
+
 /// Starts a source whose only replica can be stopped.
 const SERVE_SCRIPT: &str = r#"
 "$1" replicate keys keys --server 127.0.0.1 --client edge >made

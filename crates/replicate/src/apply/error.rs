@@ -8,6 +8,9 @@ use rustix::io::Errno;
 
 use crate::log;
 
+const INTERRUPTED: &str = "an earlier step was interrupted and has removed or made some of them already, nothing else was \
+                           changed";
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -58,15 +61,17 @@ pub enum Error {
         limit: u64,
     },
     #[error(
-        "epoch {epoch} would remove {removed} of the {files} files of {}; nothing was changed: check the source, then \
+        "epoch {epoch} would remove {removed} of the {files} files of {}; {}: check the source, then \
          allow the step with --allow-delete (in a run: `lowroad replicate allow-delete`)",
-        .to.display()
+        .to.display(), if *.interrupted { INTERRUPTED } else { "nothing was changed" }
     )]
     Deletion {
         to: PathBuf,
         epoch: u64,
         removed: u64,
         files: u64,
+        /// A step to another epoch had begun to change the tree.
+        interrupted: bool,
     },
     #[error(
         "{}: epoch {epoch} needs room for {needs} bytes and {files} files, and there is room for {has} bytes and {names} \

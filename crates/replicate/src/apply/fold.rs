@@ -60,6 +60,8 @@ pub(super) struct Fold {
     pub(super) before: BTreeMap<File, Option<Node>>,
     pub(super) root_before: Option<File>,
     pub(super) contents: Contents,
+    /// The contents are not followed: they keep segments open, and the disk has no room for others until they are closed.
+    released: bool,
     gate: Gate,
     /// The scout has seen that files are renumbered behind the last epoch: no step goes beyond that epoch.
     border: bool,
@@ -81,6 +83,7 @@ impl Fold {
             before: BTreeMap::new(),
             root_before: None,
             contents: Contents::default(),
+            released: false,
             gate,
             border: false,
             renumbering: Renumbering::default(),
@@ -130,6 +133,17 @@ impl Fold {
             self.follow(&located)?;
         }
         Ok(self.tree.number() == target)
+    }
+
+    /// Forgets what the bytes of files have become, and of later records, too.
+    pub(super) fn release(&mut self) {
+        self.contents = Contents::default();
+        self.released = true;
+    }
+
+    /// Whether it knows what the bytes of files have become.
+    pub(super) fn has_contents(&self) -> bool {
+        !self.released
     }
 
     /// The last epoch that was folded.
@@ -253,7 +267,9 @@ impl Fold {
             let folder = self.folder.clone();
             log::Error::Invalid { folder, invalid }
         })?;
-        self.contents.follow(located);
+        if !self.released {
+            self.contents.follow(located);
+        }
         Ok(())
     }
 

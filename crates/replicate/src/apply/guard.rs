@@ -1,6 +1,7 @@
 //! Looks at a step before anything is changed: whether it would remove most of the replica, and whether there is room
 //! for it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 
 use super::folders::{self, Folders, called};
 use super::plan::{Directory, Plan, View};
+use crate::make::Gate;
 use crate::record::{File, Kind, Name};
 use crate::space::{self, Allocation, Space};
 use crate::tree::{Node, Tree};
@@ -29,16 +31,21 @@ pub(super) struct Deletion {
 
 impl Deletion {
     /// What a step removes; none where that is little.
-    pub(super) fn of_step(view: View<'_>) -> Option<Self> {
-        let gone = view
-            .fold
-            .before
-            .keys()
-            .filter(|file| is_removed(view, **file));
-        let removed = gone.count() as u64;
+    ///
+    /// # Errors
+    /// `EINTR` where somebody has closed the gate.
+    pub(super) fn of_step(view: View<'_>, gate: &Gate) -> Result<Option<Self>, Errno> {
+        let mut paths = Paths::new(view);
+        let mut removed = 0;
+        for file in view.fold.before.keys() {
+            if gate.is_closed() {
+                return Err(Errno::INTR);
+            }
+            removed += u64::from(paths.loses(*file));
+        }
         // Only then it is worth to count all.
         if removed <= MAX_UNGUARDED {
-            return None;
+            return Ok(None);
         }
         let before = &view.fold.before;
         let tree = &view.fold.tree;
@@ -47,7 +54,7 @@ impl Deletion {
             .map(|(file, _)| file)
             .chain(before.keys().copied());
         let files = all.filter(|file| view.applied(*file).is_some()).count() as u64;
-        Self { removed, files }.if_large()
+        Ok(Self { removed, files }.if_large())
     }
 
     /// What is lost where the tree in an open directory is replaced by another one.
@@ -100,37 +107,69 @@ impl Deletion {
     }
 }
 
-/// Whether a file was shown, and neither it nor another one at any of its paths is.
-fn is_removed(view: View<'_>, file: File) -> bool {
-    let Some(node) = view.applied(file).filter(|_| view.after(file).is_none()) else {
-        return false;
-    };
-    let names = view.names_before(node);
-    !names
-        .iter()
-        .any(|(directory, name)| is_taken(view, *directory, name))
+/// Where the paths of the replica lead after a step.
+struct Paths<'a> {
+    view: View<'a>,
+    /// For each directory that was asked for, what its path leads to: those of a chain are walked once, and not once for
+    /// each file below them.
+    after: BTreeMap<File, Option<File>>,
 }
 
-/// Whether the path that a name had before the step leads to a file after it.
-fn is_taken(view: View<'_>, directory: Directory, name: &Name) -> bool {
-    let tree = &view.fold.tree;
-    let mut names = vec![name.clone()];
-    let mut at = directory;
-    while let Some(file) = at {
-        let above = view
-            .applied(file)
-            .and_then(|node| view.names_before(node).pop_first());
-        let Some((directory, name)) = above else {
+impl<'a> Paths<'a> {
+    fn new(view: View<'a>) -> Self {
+        Self {
+            view,
+            after: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a file was shown, and neither it nor another one at any of its paths is.
+    fn loses(&mut self, file: File) -> bool {
+        let view = self.view;
+        let Some(node) = view.applied(file).filter(|_| view.after(file).is_none()) else {
             return false;
         };
-        names.push(name);
-        at = directory;
+        let names = view.names_before(node);
+        !names
+            .iter()
+            .any(|(directory, name)| self.is_taken(*directory, name))
     }
-    let mut reached = tree.root();
-    while let Some(name) = names.pop() {
-        reached = reached.and_then(|directory| tree.child(directory, &name));
+
+    /// Whether the path that a name had before the step leads to a file after it.
+    fn is_taken(&mut self, directory: Directory, name: &Name) -> bool {
+        let directory = self.directory(directory);
+        let file = directory.and_then(|directory| self.view.fold.tree.child(directory, name));
+        file.is_some_and(|file| self.view.after(file).is_some())
     }
-    reached.is_some_and(|file| view.after(file).is_some())
+
+    /// What the path that a directory had before the step leads to after it.
+    fn directory(&mut self, directory: Directory) -> Option<File> {
+        let view = self.view;
+        let mut chain = Vec::new();
+        let mut at = directory;
+        let mut reached = loop {
+            let Some(file) = at else {
+                break view.fold.tree.root();
+            };
+            if let Some(known) = self.after.get(&file) {
+                break *known;
+            }
+            let above = view
+                .applied(file)
+                .and_then(|node| view.names_before(node).pop_first());
+            let Some((directory, name)) = above else {
+                self.after.insert(file, None);
+                break None;
+            };
+            chain.push((file, name));
+            at = directory;
+        };
+        while let Some((file, name)) = chain.pop() {
+            reached = reached.and_then(|directory| view.fold.tree.child(directory, &name));
+            self.after.insert(file, reached);
+        }
+        reached
+    }
 }
 
 /// What a step needs, and what there is, where that is too little.

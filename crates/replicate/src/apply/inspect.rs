@@ -143,6 +143,16 @@ impl Inspection<'_> {
                 self.found.debris.push((here, there));
                 continue;
             };
+            if self.omissions.has(&(here, name.clone())) {
+                // A step that was interrupted has put it there: what is left out is made again when it is tried, and
+                // nothing may have its name then.
+                self.found.debris.push((here, there));
+                match node.kind {
+                    Kind::Directory => self.lose(file, (directory, &name)),
+                    _ => self.count((directory, &name)),
+                }
+                continue;
+            }
             let target = || fs::readlinkat(&at, &there, Vec::new());
             let same = self.is_same(file, node, &status, target);
             if !same {

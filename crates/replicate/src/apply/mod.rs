@@ -398,12 +398,19 @@ impl Replica {
 
     /// The whole tree anew, which then takes the place of the one that is there.
     fn begin(&mut self, target: Target) -> Result<Applied, Error> {
-        let there = self.fold.to(target.record)?;
-        debug_assert!(there);
-        // What follows has the new numbers only.
-        self.fold.renumbered = None;
+        if !self.fold.to(target.record)? {
+            return Err(self.behind(target));
+        }
         self.check_quota(target)?;
         self.check_replacement(target)?;
+        if !self.fold.has_contents() {
+            self.fold = Fold::open(&self.log, self.options.gate.clone())?;
+            if !self.fold.to(target.record)? {
+                return Err(self.behind(target));
+            }
+        }
+        // What follows has the new numbers only.
+        self.fold.renumbered = None;
         self.fold.persist()?;
         let staging = (self.staging()?, self.to.join(STAGING));
         self.check_first_room(target, &staging.0)?;
@@ -444,21 +451,43 @@ impl Replica {
         })
     }
 
+    fn behind(&self, target: Target) -> Error {
+        Error::Behind {
+            log: self.log.clone(),
+            epoch: target.epoch,
+        }
+    }
+
     fn step(&mut self, target: Target) -> Result<Applied, Error> {
+        match self.try_step(target, false)? {
+            Some(applied) => Ok(applied),
+            None => {
+                // The log has the bytes, from its beginning on.
+                self.resume(true)?;
+                let applied = self.try_step(target, true)?;
+                applied.ok_or_else(|| self.behind(target))
+            }
+        }
+    }
+
+    /// None where the log has to be read again for bytes of files, unless that was done just now. The tree is as it was
+    /// then.
+    fn try_step(&mut self, target: Target, read_again: bool) -> Result<Option<Applied>, Error> {
         if !self.fold.to(target.record)? {
-            let (log, epoch) = (self.log.clone(), target.epoch);
-            return Err(Error::Behind { log, epoch });
+            return Err(self.behind(target));
         }
         self.renumber();
         self.check_quota(target)?;
         if self.folders.is_none() {
-            return self.begin(target);
+            return self.begin(target).map(Some);
         }
-        let plan = self.plan(target)?;
+        let Some(plan) = self.plan(target)? else {
+            return Ok(None);
+        };
         // A replica that is ahead of what its log has after a loss of power could not be taken up.
         self.fold.persist()?;
         let Some(mut folders) = self.folders.take() else {
-            return self.begin(target);
+            return self.begin(target).map(Some);
         };
         let mut maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let found = std::mem::take(&mut self.found);
@@ -477,11 +506,15 @@ impl Replica {
             debris: &found.debris,
             left: &mut left,
             unfit: BTreeMap::new(),
+            unread: false,
             folders: &mut folders,
             maker: &mut maker,
             path: &path,
         };
         step.stage()?;
+        if step.unread && !read_again {
+            return Ok(None);
+        }
         if !found.lost.is_empty() {
             // No later record speaks of what is repaired: after a loss of power nobody suspects it.
             self.sync(step.folders)?;
@@ -514,7 +547,7 @@ impl Replica {
         self.resyncing = false;
         self.allowed = false;
         self.fold.settle(&self.left.files(&self.fold.tree));
-        Ok(Applied {
+        Ok(Some(Applied {
             epoch: target.epoch,
             record: target.record,
             at_ns: target.at_ns,
@@ -522,7 +555,7 @@ impl Replica {
             bytes: maker.bytes,
             repaired: found.names,
             left: maker.left,
-        })
+        }))
     }
 
     /// What can be said of the tree while it becomes this.
@@ -545,8 +578,9 @@ impl Replica {
         synced.map_err(|errno| Error::of(self.to.join(TREE), errno.into()))
     }
 
-    /// What there is to do, unless that would remove most of the files, or has no room.
-    fn plan(&mut self, target: Target) -> Result<Plan, Error> {
+    /// What there is to do, unless that would remove most of the files, or has no room; none where the log has to be read
+    /// for it.
+    fn plan(&mut self, target: Target) -> Result<Option<Plan>, Error> {
         let view = View {
             fold: &self.fold,
             lost: &self.found.lost,
@@ -556,10 +590,20 @@ impl Replica {
         if !self.may_delete() && !self.is_interrupted(target) {
             let refused = self.refused.filter(|(record, _)| *record == target.record);
             let known = refused.map(|(_, deletion)| deletion);
-            if let Some(deletion) = known.or_else(|| Deletion::of_step(view)) {
+            let deletion = match known {
+                Some(deletion) => Some(deletion),
+                None => Deletion::of_step(view, &self.options.gate)
+                    .map_err(|errno| Error::of(self.to.join(TREE), errno.into()))?,
+            };
+            if let Some(deletion) = deletion {
                 self.refused = Some((target.record, deletion));
+                // Somebody has to decide, and that may take long.
+                self.fold.release();
                 return Err(self.refusal(target, deletion));
             }
+        }
+        if !self.fold.has_contents() {
+            return Ok(None);
         }
         let plan = Plan::new(view, &self.found.worn, self.options.in_place);
         if let Some(folders) = &self.folders {
@@ -569,7 +613,7 @@ impl Replica {
                 return Err(self.no_room(target, needs, left));
             }
         }
-        Ok(plan)
+        Ok(Some(plan))
     }
 
     fn may_delete(&self) -> bool {
@@ -588,6 +632,7 @@ impl Replica {
             epoch: target.epoch,
             removed: deletion.removed,
             files: deletion.files,
+            interrupted: self.kept.now.phase == Phase::Placing,
         }
     }
 
@@ -621,6 +666,7 @@ impl Replica {
         match Deletion::of_replacement(&there, &self.fold.tree) {
             Some(deletion) => {
                 self.refused = Some((target.record, deletion));
+                self.fold.release();
                 Err(self.refusal(target, deletion))
             }
             None => Ok(()),

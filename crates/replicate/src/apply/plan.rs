@@ -47,7 +47,26 @@ impl<'a> View<'a> {
         names.is_some_and(|names| names.iter().any(|entry| self.left.has(entry)))
     }
 
-    /// The same, if it is on the disk so.
+    /// Whether what was left out has another place by the step: the file itself, or the topmost directory above it that
+    /// was left out.
+    pub(super) fn is_moved(&self, file: File) -> bool {
+        let mut moved = false;
+        let mut at = Some(file);
+        while let Some(file) = at {
+            let names = self.after(file).map(|node| self.names_after(node));
+            let names = names.unwrap_or_default();
+            let Some((directory, _)) = names.first() else {
+                return false;
+            };
+            if self.was_left_out(file) {
+                moved = names.iter().any(|entry| !self.left.has(entry));
+            }
+            at = *directory;
+        }
+        moved
+    }
+
+    /// What the file was before the step, if it is on the disk so.
     pub(super) fn before(&self, file: File) -> Option<&'a Node> {
         self.applied(file).filter(|_| !self.lost.contains(&file))
     }

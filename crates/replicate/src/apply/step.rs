@@ -29,6 +29,8 @@ pub(super) struct Step<'a> {
     pub(super) left: &'a mut Omissions,
     /// Files that it cannot hold, and those that get no further names: why.
     pub(super) unfit: BTreeMap<File, Errno>,
+    /// A file that was left out has a place by now, and its bytes are to be read from the log's beginning on.
+    pub(super) unread: bool,
     pub(super) folders: &'a mut Folders,
     pub(super) maker: &'a mut Maker,
     /// The tree's, for errors.
@@ -169,11 +171,12 @@ impl Step<'_> {
             _ => None,
         };
         if node.kind == Kind::Regular && !known && old.is_none() && node.size > 0 {
-            // What has become of a file that is left out is read again at the next start.
-            return Err(match self.view.was_left_out(file) {
-                true => Errno::FBIG.into(),
-                false => Errno::NODATA.into(),
-            });
+            if !self.view.was_left_out(file) {
+                return Err(Errno::NODATA.into());
+            }
+            // Where its place is still the one that was refused, that is tried at the next start, which reads them anyway.
+            self.unread = self.unread || self.view.is_moved(file);
+            return Err(Errno::FBIG.into());
         }
         let name = staged(file, node.kind == Kind::Directory);
         let bytes = Bytes {

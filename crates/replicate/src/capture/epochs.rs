@@ -30,8 +30,16 @@ pub(super) struct Epochs {
     bytes: usize,
     /// When calls under way were not waited for any more.
     calls_passed: Instant,
-    /// A barrier was seen: the next quiet moment is an epoch.
-    barrier: bool,
+    /// Barriers were seen: the next quiet moment is an epoch.
+    barriers: Option<Barriers>,
+}
+
+/// What programs have synced, and no epoch has yet.
+#[derive(Clone, Copy, Debug)]
+struct Barriers {
+    /// The numbers of the events of the first and of the last one.
+    first: u64,
+    last: u64,
 }
 
 impl Epochs {
@@ -45,7 +53,7 @@ impl Epochs {
             ended: Instant::now(),
             bytes: 0,
             calls_passed: Instant::now(),
-            barrier: false,
+            barriers: None,
         }
     }
 
@@ -79,17 +87,34 @@ impl Epochs {
     }
 
     pub(super) fn has_barrier(&self) -> bool {
-        self.barrier
+        self.barriers.is_some()
     }
 
-    pub(super) fn note_barrier(&mut self) {
-        self.barrier = true;
+    /// The event with this number is a barrier.
+    pub(super) fn note_barrier(&mut self, number: u64) {
+        let barriers = self.barriers.get_or_insert(Barriers {
+            first: number,
+            last: number,
+        });
+        barriers.last = number;
     }
 
-    /// The last epoch has what was synced.
-    pub(super) fn answer_barrier(&mut self) {
-        if std::mem::take(&mut self.barrier) {
-            self.synced = self.last;
+    /// Whether an epoch that has all events before this number has what was synced.
+    pub(super) fn answers(&self, number: u64) -> bool {
+        self.barriers
+            .is_some_and(|barriers| barriers.first < number)
+    }
+
+    /// The last epoch has all events before this number.
+    pub(super) fn answer_barrier(&mut self, number: u64) {
+        if !self.answers(number) {
+            return;
+        }
+        self.synced = self.last;
+        self.barriers = self.barriers.filter(|barriers| barriers.last >= number);
+        if let Some(barriers) = &mut self.barriers {
+            // One of those from here on is the first that waits.
+            barriers.first = number;
         }
     }
 
@@ -134,5 +159,33 @@ impl Epochs {
             self.calls_passed = Instant::now();
         }
         passes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_barrier_is_answered_by_an_epoch_that_has_what_was_synced() {
+        let mut epochs = Epochs::new(0);
+        epochs.answer_barrier(u64::MAX);
+        assert_eq!(epochs.synced(), 0);
+        for number in [10, 20, 30] {
+            epochs.note_barrier(number);
+        }
+        // What was synced is in a file that the epoch has as it was before.
+        epochs.begin_next();
+        assert!(!epochs.answers(10));
+        epochs.answer_barrier(10);
+        assert_eq!((epochs.synced(), epochs.has_barrier()), (0, true));
+        epochs.begin_next();
+        assert!(epochs.answers(25));
+        epochs.answer_barrier(25);
+        assert_eq!((epochs.synced(), epochs.has_barrier()), (2, true));
+        epochs.begin_next();
+        assert!(!epochs.answers(25));
+        epochs.answer_barrier(31);
+        assert_eq!((epochs.synced(), epochs.has_barrier()), (3, false));
     }
 }

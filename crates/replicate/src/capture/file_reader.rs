@@ -12,12 +12,16 @@ use super::doubt::{Doubt, Doubts};
 use super::listings::Listings;
 use super::pace::Pace;
 use super::pipeline::Pipeline;
+use super::shadow::ShadowTree;
 use super::source::Stretch;
 use super::{Error, INTERVAL, Listener};
 use crate::record::{Change, File, Kind, Name, Part};
 
 /// As much of a file as one record says.
 const PIECE: u64 = 256 << 10;
+
+/// So many bytes are read before and after a reading, of pages of which stores may not be told.
+const MAX_SILENT: u64 = 1 << 20;
 
 /// Reads at a pace.
 #[derive(Debug)]
@@ -38,11 +42,11 @@ impl FileReader {
         }
     }
 
-    /// Reads what is in doubt, while events before this number have been derived from. Directories that no path leads to
-    /// come last: by then one may have been found.
+    /// Reads what is in doubt, while events before this number have been derived from. Of `late`, further stores may not be
+    /// told. Directories that no path leads to come last: by then one may have been found.
     pub(super) fn read_all(
         &mut self,
-        doubts: &Doubts,
+        (doubts, late): (&Doubts, &Doubts),
         from: u64,
         pipeline: &mut Pipeline,
         listener: &mut dyn Listener,
@@ -52,11 +56,11 @@ impl FileReader {
         for (file, doubt) in doubts {
             match pipeline.shadow.is_nowhere(*file) {
                 true => later.push((file, doubt)),
-                false => self.read(*file, doubt, pipeline, listener)?,
+                false => self.read(*file, (doubt, late.get(file)), pipeline, listener)?,
             }
         }
         for (file, doubt) in later {
-            self.read(*file, doubt, pipeline, listener)?;
+            self.read(*file, (doubt, None), pipeline, listener)?;
         }
         for (directory, names) in self.listings.take() {
             pipeline.shadow.unlink_missing(directory, &names);
@@ -68,7 +72,7 @@ impl FileReader {
     fn read(
         &mut self,
         file: File,
-        doubt: &Doubt,
+        (doubt, late): (&Doubt, Option<&Doubt>),
         pipeline: &mut Pipeline,
         listener: &mut dyn Listener,
     ) -> Result<(), Error> {
@@ -104,8 +108,14 @@ impl FileReader {
         match kind {
             Kind::Directory if doubt.names => self.read_names(file, pipeline, listener)?,
             Kind::Regular => {
+                let late = late.map_or(&[][..], |late| late.ranges.as_slice());
+                let before = silent_pages(&pipeline.shadow, file, late)?;
                 for range in &doubt.ranges {
                     self.read_range(file, *range, pipeline, listener)?;
+                }
+                let after = silent_pages(&pipeline.shadow, file, late)?;
+                if !are_same(before.as_deref(), after.as_deref()) {
+                    return Ok(());
                 }
             }
             _ => {}
@@ -203,7 +213,10 @@ impl FileReader {
         shadow.update_attributes(file, &stat, &self.listings)?;
         if kind == Kind::Regular {
             shadow.clean_range(file, 0, u64::MAX)?;
+            let before = pipeline.shadow.read_back;
             self.read_range(file, (0, u64::MAX), pipeline, listener)?;
+            let shadow = &mut pipeline.shadow;
+            shadow.dirty_pages.add_new(shadow.read_back - before);
         }
         self.cut(file, pipeline)?;
         Ok(Some(kind))
@@ -263,5 +276,48 @@ impl FileReader {
             thread::sleep(left.min(INTERVAL));
             pipeline.pass_on(listener)?;
         }
+    }
+}
+
+/// The bytes of ranges of which stores may not be told; none of more than a few.
+fn silent_pages(
+    shadow: &ShadowTree,
+    file: File,
+    ranges: &[(u64, u64)],
+) -> Result<Option<Vec<u8>>, Error> {
+    let mut bytes = Vec::new();
+    if ranges.is_empty() {
+        return Ok(Some(bytes));
+    }
+    let length = |(start, end): &(u64, u64)| end - start;
+    let all = ranges.iter().map(length).fold(0, u64::saturating_add);
+    let Some(opened) = shadow.source.file(file, OFlag::O_RDONLY)? else {
+        return Ok(None);
+    };
+    if all > MAX_SILENT {
+        return Ok(None);
+    }
+    for range in ranges {
+        let most = usize::try_from(length(range)).unwrap_or(usize::MAX);
+        bytes.extend(shadow.source.read(file, &opened, range.0, most)?);
+    }
+    Ok(Some(bytes))
+}
+
+/// Whether pages are known to be the same after a reading as before it: what was read in between is a state that they
+/// had.
+fn are_same(before: Option<&[u8]>, after: Option<&[u8]>) -> bool {
+    before.is_some() && before == after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_same;
+
+    #[test]
+    fn pages_that_changed_or_are_too_many_are_of_no_one_state() {
+        assert!(are_same(Some(b"x"), Some(b"x")));
+        assert!(!are_same(Some(b"x"), Some(b"y")));
+        assert!(!are_same(None, None));
     }
 }

@@ -2,13 +2,17 @@
 //! state that was handed on last.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::doubt::{Doubts, everything};
+use super::options::HoldBackOptions;
+use super::output::Output;
+use super::spill::Spill;
 use crate::record::{Change, Entry, File, Part};
 
-/// What is kept in memory, in bytes. Beyond it the log has what is known so far, and no epoch until that is whole.
-const CAPACITY: usize = 128 << 20;
 /// What an entry takes beside its bytes.
 const ENTRY_BYTES: usize = 128;
 /// Among so many of the last entries one is looked for that a new one makes superfluous.
@@ -18,11 +22,22 @@ const RECENT: usize = 256;
 #[derive(Debug)]
 pub(super) struct HoldBack {
     queues: BTreeMap<File, Queue>,
+    /// In memory.
     bytes: usize,
+    /// What may be kept there. Beyond it, the content of the largest files is spilled to this folder. Where that cannot be,
+    /// the log has what is known so far, and no epoch until that is whole.
+    capacity: usize,
+    folder: Option<PathBuf>,
+    /// What is kept there, in bytes.
+    spilled: u64,
+    /// All that is kept, in memory and spilled, for others to see.
+    held: Arc<AtomicU64>,
     /// What is being read, and whether names are among it.
     reading: BTreeMap<File, bool>,
     /// Files in doubt that have changed while they were read, and how often in a row.
     restless: BTreeMap<File, u32>,
+    /// Of those, the number of the event before which the log has all that changed them.
+    states: BTreeMap<File, u64>,
     /// Files that the log has in a state that they may never have had, and what of them it has in doubt.
     exposed: BTreeMap<File, Vec<Part>>,
     /// The tree is being read for the first time: that is too much to keep.
@@ -31,11 +46,22 @@ pub(super) struct HoldBack {
 
 impl Default for HoldBack {
     fn default() -> Self {
+        Self::new(&HoldBackOptions::default())
+    }
+}
+
+impl HoldBack {
+    pub(super) fn new(options: &HoldBackOptions) -> Self {
         Self {
             queues: BTreeMap::new(),
             bytes: 0,
+            capacity: options.memory,
+            folder: options.folder.clone(),
+            spilled: 0,
+            held: Arc::default(),
             reading: BTreeMap::new(),
             restless: BTreeMap::new(),
+            states: BTreeMap::new(),
             exposed: BTreeMap::new(),
             streams: true,
         }
@@ -46,6 +72,9 @@ impl Default for HoldBack {
 #[derive(Debug)]
 struct Queue {
     entries: Vec<Entry>,
+    /// Its content comes before the entries, if it was too large.
+    spill: Option<Spill>,
+    /// Of the entries.
     bytes: usize,
     /// When the file had the state that was handed on last.
     since: Instant,
@@ -73,7 +102,7 @@ impl HoldBack {
         entry: Entry,
         event: Option<u64>,
         doubts: &Doubts,
-        out: &mut Vec<Entry>,
+        out: &mut Output,
     ) {
         let file = match &entry {
             Entry::Change(change) => change.of_state(),
@@ -92,8 +121,9 @@ impl HoldBack {
                 out.push(entry);
             }
             Some(file) => {
-                self.push(file, entry);
-                self.expose_overflow(out);
+                self.push(file, entry, out);
+                self.spill_overflow(out);
+                self.tell();
             }
             None => out.push(entry),
         }
@@ -120,35 +150,59 @@ impl HoldBack {
 
     /// What was read is kept, and these are in doubt again. Hands on what is a state that a file had; false where some
     /// file changed while it was read.
-    pub(super) fn end_reading(&mut self, doubts: &Doubts, out: &mut Vec<Entry>) -> bool {
+    pub(super) fn end_reading(&mut self, doubts: &Doubts, out: &mut Output) -> bool {
         let mut whole = true;
         for file in std::mem::take(&mut self.reading).into_keys() {
             let again = doubts.contains_key(&file);
             match again {
                 true => *self.restless.entry(file).or_default() += 1,
-                false => drop(self.restless.remove(&file)),
+                false => {
+                    self.restless.remove(&file);
+                    self.states.remove(&file);
+                }
             }
-            match self.take_cut(file) {
-                Some(entries) => {
-                    out.extend(entries);
+            match self.take_cut(file, out) {
+                Some(number) => {
+                    if again {
+                        self.states.insert(file, number);
+                    }
                     self.settle_exposed(file, out);
                 }
                 None => whole &= !again,
             }
         }
         self.streams = false;
+        self.tell();
         whole
     }
 
     /// Hands on what is kept of files that are known as they are now.
-    pub(super) fn release(&mut self, doubts: &Doubts, out: &mut Vec<Entry>) {
+    pub(super) fn release(&mut self, doubts: &Doubts, out: &mut Output) {
         let all = self.queues.keys().chain(self.exposed.keys());
         let known = all.filter(|file| !self.is_open(**file, doubts));
         let known: BTreeSet<_> = known.copied().collect();
         for file in known {
-            out.extend(self.take_all(file));
+            self.take_all(file, out);
             self.settle_exposed(file, out);
         }
+        self.tell();
+    }
+
+    /// The number of the event before which the log has all that changed these files; the largest where there are none.
+    pub(super) fn state_of<'a>(&self, files: impl IntoIterator<Item = &'a File>) -> u64 {
+        let states = files.into_iter().map(|file| self.states.get(file));
+        let least = states.map(|state| state.copied().unwrap_or(0)).min();
+        least.unwrap_or(u64::MAX)
+    }
+
+    /// How many bytes are kept, for whoever bounds them.
+    pub(super) fn gauge(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.held)
+    }
+
+    fn tell(&self) {
+        let held = self.bytes as u64 + self.spilled;
+        self.held.store(held, Ordering::Relaxed);
     }
 
     /// The files that are in doubt or being read, if each of them is restless, and names are not among it.
@@ -163,26 +217,55 @@ impl HoldBack {
 
     /// The file is gone.
     pub(super) fn forget(&mut self, file: File) {
-        self.take_all(file);
+        self.take_all(file, &mut Output::default());
+        self.tell();
         self.reading.remove(&file);
         self.restless.remove(&file);
+        self.states.remove(&file);
         self.exposed.remove(&file);
     }
 
-    /// Hands on what there is no room for.
-    fn expose_overflow(&mut self, out: &mut Vec<Entry>) {
+    /// Spills what there is no room for in memory, or hands it on.
+    fn spill_overflow(&mut self, out: &mut Output) {
         while let Some(file) = self.overflow() {
-            let part = everything();
-            out.push(Entry::Change(Change::Doubt {
-                file,
-                part: part.clone(),
-            }));
-            out.extend(self.take_all(file));
-            self.exposed.entry(file).or_default().push(part);
+            let Some(folder) = self.folder.as_deref() else {
+                self.expose(file, out);
+                continue;
+            };
+            let Some(queue) = self.queues.get_mut(&file) else {
+                return;
+            };
+            let before = queue.bytes;
+            let spilled = queue.spill(|| Spill::create(folder));
+            self.bytes = self.bytes + queue.bytes - before;
+            self.spilled += queue.spilled();
+            if let Err(error) = spilled {
+                self.warn(&error);
+                self.expose(file, out);
+            }
         }
     }
 
-    fn settle_exposed(&mut self, file: File, out: &mut Vec<Entry>) {
+    fn warn(&mut self, error: &std::io::Error) {
+        let folder = self.folder.take().unwrap_or_default();
+        let folder = folder.display();
+        tracing::warn!(
+            "{folder}: {error}: no more is held back there, and epochs may have to wait for large files"
+        );
+    }
+
+    /// Hands on what the file may never have been.
+    fn expose(&mut self, file: File, out: &mut Output) {
+        let part = everything();
+        out.push(Entry::Change(Change::Doubt {
+            file,
+            part: part.clone(),
+        }));
+        self.take_all(file, out);
+        self.exposed.entry(file).or_default().push(part);
+    }
+
+    fn settle_exposed(&mut self, file: File, out: &mut Output) {
         let parts = self.exposed.remove(&file).unwrap_or_default().into_iter();
         out.extend(parts.map(|part| Entry::Change(Change::Settled { file, part })));
     }
@@ -193,17 +276,31 @@ impl HoldBack {
         oldest.map(|since| since.elapsed())
     }
 
-    fn push(&mut self, file: File, entry: Entry) {
+    fn push(&mut self, file: File, entry: Entry, out: &mut Output) {
         let queue = self.queues.entry(file).or_insert_with(|| Queue {
             entries: Vec::new(),
+            spill: None,
             bytes: 0,
             since: Instant::now(),
             cut: None,
         });
-        let freed = queue.supersede(&entry);
-        queue.bytes = queue.bytes + cost(&entry) - freed;
-        self.bytes = self.bytes + cost(&entry) - freed;
-        queue.entries.push(entry);
+        let before = queue.spilled();
+        let spilled = queue.spills(&entry);
+        self.spilled = self.spilled + queue.spilled() - before;
+        match spilled {
+            Ok(true) => {}
+            Ok(false) => {
+                let freed = queue.supersede(&entry);
+                queue.bytes = queue.bytes + cost(&entry) - freed;
+                self.bytes = self.bytes + cost(&entry) - freed;
+                queue.entries.push(entry);
+            }
+            Err(error) => {
+                self.warn(&error);
+                self.expose(file, out);
+                out.push(entry);
+            }
+        }
     }
 
     /// The file was read: it had this state when the last of these events was told, unless one of them changed it.
@@ -234,11 +331,16 @@ impl HoldBack {
         }
     }
 
-    /// Takes what is a state that the file had; none where none is known.
-    fn take_cut(&mut self, file: File) -> Option<Vec<Entry>> {
+    /// Hands on what is a state that the file had, and returns the number before which it has all events; none where no
+    /// such state is known.
+    fn take_cut(&mut self, file: File, out: &mut Output) -> Option<u64> {
         let queue = self.queues.get_mut(&file)?;
         let cut = queue.cut.take()?;
         queue.since = cut.at;
+        self.spilled -= queue.spilled();
+        if let Some(spill) = queue.spill.take() {
+            out.push_content(file, spill);
+        }
         let rest = queue
             .entries
             .split_off(cut.entries.min(queue.entries.len()));
@@ -246,29 +348,84 @@ impl HoldBack {
         let bytes: usize = entries.iter().map(cost).sum();
         queue.bytes -= bytes;
         self.bytes -= bytes;
-        Some(entries)
+        out.extend(entries);
+        Some(cut.to)
     }
 
     /// Takes all that is kept of a file.
-    fn take_all(&mut self, file: File) -> Vec<Entry> {
+    fn take_all(&mut self, file: File, out: &mut Output) {
         let Some(queue) = self.queues.remove(&file) else {
-            return Vec::new();
+            return;
         };
         self.bytes -= queue.bytes;
-        queue.entries
+        self.spilled -= queue.spilled();
+        if let Some(spill) = queue.spill {
+            out.push_content(file, spill);
+        }
+        out.extend(queue.entries);
     }
 
     /// The file that most is kept of, where there is no room for all.
     fn overflow(&self) -> Option<File> {
-        if self.bytes <= CAPACITY {
+        if self.bytes <= self.capacity {
             return None;
         }
-        let largest = self.queues.iter().max_by_key(|(_, queue)| queue.bytes);
+        // What cannot be spilled is small, unless there is very much of it.
+        let spills = |queue: &Queue| queue.spill.is_none() || self.folder.is_none();
+        let all = self.queues.iter().filter(|(_, queue)| spills(queue));
+        let largest = all.max_by_key(|(_, queue)| queue.bytes);
         largest.map(|(file, _)| *file)
     }
 }
 
 impl Queue {
+    /// Bytes that are on the disk.
+    fn spilled(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::bytes)
+    }
+
+    /// Spills the content from now on. A cut stays one if it has all of that.
+    fn spill(&mut self, create: impl FnOnce() -> std::io::Result<Spill>) -> std::io::Result<()> {
+        let mut spill = create()?;
+        let entries = std::mem::take(&mut self.entries);
+        let (mut before, mut done) = (0, Ok(()));
+        for (at, entry) in entries.into_iter().enumerate() {
+            let spilled = match &entry {
+                Entry::Change(change) if done.is_ok() => spill.take(change),
+                _ => Ok(false),
+            };
+            let in_cut = self.cut.is_some_and(|cut| at < cut.entries);
+            if matches!(spilled, Ok(true)) {
+                self.bytes -= cost(&entry);
+                if !in_cut {
+                    self.cut = None;
+                }
+                continue;
+            }
+            done = done.and(spilled.map(drop));
+            before += usize::from(in_cut);
+            self.entries.push(entry);
+        }
+        if let Some(cut) = &mut self.cut {
+            cut.entries = before;
+        }
+        self.spill = Some(spill);
+        done
+    }
+
+    /// Takes a change of content that is spilled; false for any other.
+    fn spills(&mut self, entry: &Entry) -> std::io::Result<bool> {
+        let (Some(spill), Entry::Change(change)) = (&mut self.spill, entry) else {
+            return Ok(false);
+        };
+        let taken = spill.take(change)?;
+        if taken {
+            // What was read and what was changed since can no more be told apart.
+            self.cut = None;
+        }
+        Ok(taken)
+    }
+
     /// Drops what a new entry makes superfluous, so that a file that is read again and again takes no more memory than
     /// its size; how many bytes that frees. What a cut has stays as it is.
     fn supersede(&mut self, new: &Entry) -> usize {
@@ -323,61 +480,154 @@ mod tests {
         Entry::Change(Change::Size { file: FILE, size })
     }
 
+    fn data(offset: u64, byte: u8) -> Entry {
+        Entry::Change(Change::Data {
+            file: FILE,
+            offset,
+            bytes: vec![byte; 4096],
+            origin: Origin::ReadBack,
+        })
+    }
+
     #[test]
     fn a_cut_is_what_was_kept_before_it() {
         let mut kept = HoldBack::default();
-        kept.push(FILE, size(1));
-        kept.push(FILE, size(2));
+        let mut out = Output::default();
+        kept.push(FILE, size(1), &mut out);
+        kept.push(FILE, size(2), &mut out);
         kept.cut(FILE, 10, 20);
-        kept.push(FILE, size(3));
+        kept.push(FILE, size(3), &mut out);
         for outside in [9, 20] {
             kept.disturb(FILE, Some(outside));
         }
         // The second size has taken the place of the first.
-        assert_eq!(kept.take_cut(FILE), Some(vec![size(2)]));
-        assert_eq!(kept.take_cut(FILE), None);
-        assert_eq!(kept.take_all(FILE), [size(3)]);
+        assert_eq!(kept.take_cut(FILE, &mut out), Some(20));
+        assert_eq!(out.entries(), [size(2)]);
+        assert_eq!(kept.take_cut(FILE, &mut out), None);
+        kept.take_all(FILE, &mut out);
+        assert_eq!(out.entries(), [size(3)]);
         assert!(kept.is_empty());
     }
 
     #[test]
     fn a_file_that_is_read_again_and_again_takes_the_memory_of_its_last_state() {
-        let data = |offset, byte: u8| {
-            Entry::Change(Change::Data {
-                file: FILE,
-                offset,
-                bytes: vec![byte; 4096],
-                origin: Origin::ReadBack,
-            })
-        };
         let mut kept = HoldBack::default();
+        let mut out = Output::default();
         for byte in 0..100 {
-            kept.push(FILE, data(0, byte));
-            kept.push(FILE, data(4096, byte));
-            kept.push(FILE, size(u64::from(byte)));
-            kept.push(FILE, size(8192));
+            kept.push(FILE, data(0, byte), &mut out);
+            kept.push(FILE, data(4096, byte), &mut out);
+            kept.push(FILE, size(u64::from(byte)), &mut out);
+            kept.push(FILE, size(8192), &mut out);
         }
         assert!(kept.bytes < 100 * 1024, "{}", kept.bytes);
         kept.cut(FILE, 10, 20);
         // What the cut has stays.
-        kept.push(FILE, data(0, 100));
-        let state = kept.take_cut(FILE).unwrap();
+        kept.push(FILE, data(0, 100), &mut out);
+        kept.take_cut(FILE, &mut out).unwrap();
+        let state = out.entries();
         assert!(state.contains(&data(0, 99)) && state.contains(&data(4096, 99)));
         assert!(!state.contains(&data(0, 98)));
         assert_eq!(state.last(), Some(&size(8192)));
-        assert_eq!(kept.take_all(FILE), [data(0, 100)]);
+        kept.take_all(FILE, &mut out);
+        assert_eq!(out.entries(), [data(0, 100)]);
         assert_eq!(kept.bytes, 0);
     }
 
     #[test]
     fn a_cut_that_an_event_changed_is_none() {
         for number in [Some(10), Some(19), None] {
-            let mut kept = HoldBack::default();
-            kept.push(FILE, size(1));
+            let (mut kept, mut out) = (HoldBack::default(), Output::default());
+            kept.push(FILE, size(1), &mut out);
             kept.cut(FILE, 10, 20);
             kept.disturb(FILE, number);
-            assert_eq!(kept.take_cut(FILE), None, "{number:?}");
+            assert_eq!(kept.take_cut(FILE, &mut out), None, "{number:?}");
             assert!(!kept.is_empty());
         }
+    }
+
+    fn spilling() -> HoldBack {
+        HoldBack::new(&HoldBackOptions {
+            memory: 10_000,
+            folder: Some(PathBuf::from("/tmp")),
+        })
+    }
+
+    /// Takes what is said of a file in doubt.
+    fn take(kept: &mut HoldBack, entry: Entry, out: &mut Output) {
+        let doubts = Doubts::from([(FILE, super::super::doubt::Doubt::default())]);
+        kept.streams = false;
+        kept.take(entry, None, &doubts, out);
+    }
+
+    #[test]
+    fn what_is_too_large_for_memory_is_kept_on_the_disk_and_a_state_as_well() {
+        let (mut kept, mut out) = (spilling(), Output::default());
+        let settled = Entry::Change(Change::Settled {
+            file: FILE,
+            part: everything(),
+        });
+        let gauge = kept.gauge();
+        for byte in 0..10 {
+            take(&mut kept, data(4096 * u64::from(byte), byte), &mut out);
+        }
+        assert!(kept.bytes < 10_000, "{}", kept.bytes);
+        assert!(gauge.load(Ordering::Relaxed) >= 40_960);
+        assert!(out.entries().is_empty(), "the log has none of it");
+        kept.cut(FILE, 10, 20);
+        take(&mut kept, settled.clone(), &mut out);
+        assert_eq!(kept.take_cut(FILE, &mut out), Some(20));
+        let state = out.entries();
+        let whole: u64 = state
+            .iter()
+            .map(|entry| match entry {
+                Entry::Change(Change::Data { bytes, .. }) => bytes.len() as u64,
+                other => panic!("{other:?}"),
+            })
+            .sum();
+        assert_eq!(whole, 40_960);
+        kept.take_all(FILE, &mut out);
+        assert_eq!(out.entries(), [settled]);
+        // Once the content of a state has changed, it is none.
+        for byte in 0..10 {
+            take(&mut kept, data(4096 * u64::from(byte), byte), &mut out);
+        }
+        kept.cut(FILE, 30, 40);
+        take(&mut kept, data(0, 1), &mut out);
+        assert_eq!(kept.take_cut(FILE, &mut out), None);
+    }
+
+    #[test]
+    fn without_a_place_on_the_disk_the_log_has_it_in_doubt() {
+        let (mut kept, mut out) = (spilling(), Output::default());
+        kept.folder = Some(PathBuf::from("/proc"));
+        for byte in 0..3 {
+            take(&mut kept, data(4096 * u64::from(byte), byte), &mut out);
+        }
+        let said = out.entries();
+        assert!(matches!(&said[0], Entry::Change(Change::Doubt { .. })));
+        assert_eq!(said.len(), 4);
+        assert!(
+            kept.stale(&Doubts::new(), 1)
+                .is_some_and(|stale| stale.is_empty())
+        );
+    }
+
+    #[test]
+    fn the_state_of_files_is_that_of_the_one_that_is_farthest_behind() {
+        let (mut kept, mut out) = (HoldBack::default(), Output::default());
+        let other = File { inode: 13, ..FILE };
+        let doubt = || super::super::doubt::Doubt::default();
+        let doubts = Doubts::from([(FILE, doubt()), (other, doubt())]);
+        assert_eq!(kept.state_of(&[]), u64::MAX);
+        for (to, cut) in [(20, true), (30, false), (40, true)] {
+            kept.begin_reading(&doubts);
+            kept.push(FILE, size(to), &mut out);
+            if cut {
+                kept.cut(FILE, to - 10, to);
+            }
+            kept.end_reading(&doubts, &mut out);
+        }
+        assert_eq!(kept.state_of(&[FILE]), 40);
+        assert_eq!(kept.state_of(&[FILE, other]), 0);
     }
 }

@@ -6,6 +6,7 @@ mod call_groups;
 mod calls;
 mod comparison;
 mod derive;
+mod dirty_pages;
 mod doubt;
 mod epochs;
 mod error;
@@ -25,6 +26,7 @@ mod mount_watch;
 mod mounts;
 mod options;
 mod order;
+mod output;
 mod overlay;
 mod pace;
 mod pin;
@@ -38,12 +40,15 @@ mod rescan;
 mod shadow;
 mod skel;
 mod source;
+mod spill;
 mod waiter;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,7 +77,7 @@ pub use error::Error;
 pub use functions::check as functions;
 pub use listener::Listener;
 pub(crate) use mounts::compresses;
-pub use options::Options;
+pub use options::{HoldBackOptions, Options};
 pub use pin::{FOLDER, Pin};
 pub use progress::Progress;
 
@@ -262,7 +267,7 @@ impl Capture {
         // A page that is dirty already would tell nothing of further stores.
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
         let mmap_scan = MmapScan::new(options.look && source.format().silent());
-        let shadow = ShadowTree::new(source, filter);
+        let shadow = ShadowTree::new(source, filter, &options.hold_back);
         let capture = Self {
             pipeline: Pipeline::new(EventQueue::new(programs), shadow, Epochs::new(0)),
             mounts,
@@ -394,6 +399,11 @@ impl Capture {
         self.pipeline.queue.programs().gauge()
     }
 
+    /// How many bytes are held back, for who looks while it is at work.
+    pub fn held_back(&self) -> Arc<AtomicU64> {
+        self.pipeline.shadow.hold_back.gauge()
+    }
+
     /// Where the kernel showed what has happened since the last call.
     pub(crate) fn take_hooks(&mut self) -> Vec<&'static str> {
         self.pipeline.queue.take_hooks()
@@ -440,7 +450,7 @@ impl Capture {
         for _ in 0..PORTIONS {
             let more = self.pipeline.drain()?;
             self.derive(listener)?;
-            self.pipeline.hand_over(listener);
+            self.pipeline.hand_over(listener)?;
             if !more {
                 break;
             }

@@ -15,6 +15,8 @@ struct Mount {
     id: u64,
     device: u64,
     at: PathBuf,
+    /// Of its file system.
+    kind: Vec<u8>,
     /// Those of the mount itself, as they are written.
     own: Vec<u8>,
     /// Those of the file system, as they are written.
@@ -66,6 +68,12 @@ fn mount(directory: impl AsFd) -> io::Result<Option<Mount>> {
     Ok(mounts.into_iter().find(|mount| Some(mount.id) == id))
 }
 
+/// Where file systems of a kind are mounted.
+pub(super) fn of_kind(kind: &[u8]) -> io::Result<Vec<PathBuf>> {
+    let mounts = read()?.into_iter().filter(|mount| mount.kind == kind);
+    Ok(mounts.map(|mount| mount.at).collect())
+}
+
 /// What is mounted below a directory.
 pub(super) fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = directory.canonicalize()?;
@@ -96,11 +104,14 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let at = PathBuf::from(OsString::from_vec(unescape(words.next()?)));
     let own = words.next()?.to_vec();
     // Behind what there may be any number of: a dash, the kind and the source.
-    let options = words.skip_while(|word| *word != b"-").nth(3);
+    let mut words = words.skip_while(|word| *word != b"-").skip(1);
+    let kind = words.next()?.to_vec();
+    let options = words.nth(1);
     Some(Mount {
         id,
         device,
         at,
+        kind,
         own,
         options: options.unwrap_or_default().to_vec(),
     })

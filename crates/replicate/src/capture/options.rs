@@ -1,6 +1,7 @@
 //! How a tree is followed.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 
 use super::Pin;
 use crate::patterns::Patterns;
@@ -21,6 +22,25 @@ pub struct Options {
     pub pin: Option<Pin>,
     /// So many bytes of the tree are read in a second at most; none for as many as there are.
     pub rate_limit: Option<NonZeroU64>,
+    pub hold_back: HoldBackOptions,
+}
+
+/// Where changes are kept of files that were not read as they were at one moment yet.
+#[derive(Clone, Debug)]
+pub struct HoldBackOptions {
+    /// So many bytes are kept in memory.
+    pub memory: usize,
+    /// More are kept in files without a name in this folder. Without one, epochs wait for files of which there is more.
+    pub folder: Option<PathBuf>,
+}
+
+impl Default for HoldBackOptions {
+    fn default() -> Self {
+        Self {
+            memory: 128 << 20,
+            folder: None,
+        }
+    }
 }
 
 impl Default for Options {
@@ -32,6 +52,7 @@ impl Default for Options {
             patterns: Patterns::default(),
             pin: None,
             rate_limit: None,
+            hold_back: HoldBackOptions::default(),
         }
     }
 }

@@ -14,12 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::maps::{self, CounterMap, Counters, FileSet, LabelMap, Variable};
+use super::mounts;
 use super::program::{Programs, Scope};
 use super::source::Source;
 use crate::record::File;
 
 /// Where journals lie unless another place is named.
 pub const FOLDER: &str = "/sys/fs/bpf/lowroad";
+/// Folders of BPF file systems in which journals are looked for, at most: other programs have theirs there.
+const MAX_FOLDERS: usize = 10_000;
 /// Files that each of both maps has room for.
 pub(super) const FILES: u32 = 65_536;
 /// How often a map is emptied, at most.
@@ -141,10 +144,7 @@ impl Pin {
 
     /// Of this log's journal. A BPF file system has no dots in its names.
     fn place(&self, suffix: &str) -> PathBuf {
-        let log = self.log.canonicalize().unwrap_or_else(|_| self.log.clone());
-        let hash = blake3::hash(log.as_os_str().as_bytes()).to_hex();
-        let name = hash.get(..16).unwrap_or_default();
-        self.folder.join(format!("{name}{suffix}"))
+        self.folder.join(format!("{}{suffix}", name(&self.log)))
     }
 
     /// Files that may not be as the log says up to its last epoch. None where no journal tells.
@@ -152,6 +152,44 @@ impl Pin {
         ["", "-new"]
             .iter()
             .find_map(|suffix| read(&self.place(suffix), label, last))
+    }
+
+    /// Detaches what earlier captures to a log have left in any BPF file system, but in this folder; where there was
+    /// anything.
+    ///
+    /// # Errors
+    /// When it cannot be removed: the folder, and why.
+    pub fn remove_others(
+        log: &Path,
+        but: Option<&Path>,
+    ) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+        let but = but.and_then(|folder| folder.canonicalize().ok());
+        let name = name(log);
+        let names = ["", "-new"].map(|suffix| format!("{name}{suffix}"));
+        let mut removed = Vec::new();
+        // Without a list of mounts nothing is known of journals.
+        let mut left = mounts::of_kind(b"bpf").unwrap_or_default();
+        let mut folders = 0;
+        while let Some(folder) = left.pop().filter(|_| folders < MAX_FOLDERS) {
+            folders += 1;
+            // One that is gone by now, or of somebody else, has none.
+            let Ok(entries) = fs::read_dir(&folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let path = entry.path();
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                if !names.iter().any(|name| entry.file_name() == name.as_str()) {
+                    left.push(path);
+                } else if but.as_ref() != Some(&folder) {
+                    remove(&path).map_err(|cause| (folder.clone(), cause))?;
+                    removed.push(path);
+                }
+            }
+        }
+        Ok(removed)
     }
 
     /// Detaches what an earlier capture has left; whether there was anything.
@@ -376,6 +414,13 @@ fn remove(place: &Path) -> io::Result<bool> {
     }
     fs::remove_dir(place)?;
     Ok(true)
+}
+
+/// A log's journal is called so in whatever folder.
+fn name(log: &Path) -> String {
+    let log = log.canonicalize().unwrap_or_else(|_| log.to_owned());
+    let hash = blake3::hash(log.as_os_str().as_bytes()).to_hex();
+    hash.get(..16).unwrap_or_default().to_owned()
 }
 
 fn mount_of(source: &Source) -> io::Result<u64> {

@@ -70,6 +70,7 @@ impl Pipeline {
             stale: self.shadow.tree.stale().count(),
             held: self.shadow.hold_back.age(),
             read_back: self.shadow.read_back,
+            dirty: self.shadow.dirty_pages.bytes(),
             files: self.shadow.tree.len(),
             epoch: self.epochs.last(),
             synced: self.epochs.synced(),
@@ -97,7 +98,7 @@ impl Pipeline {
             return Ok(None);
         };
         if event.what == What::Sync {
-            self.epochs.note_barrier();
+            self.epochs.note_barrier(event.number);
         }
         let (number, quiet) = (event.number, event.flags.quiet());
         self.shadow.event = Some(number);
@@ -188,11 +189,13 @@ impl Pipeline {
     /// Ends an epoch with what was said, and an earlier state of these files; false where nothing was, or the tree is in
     /// no state for it. No operation may be under way.
     pub(super) fn end_epoch(&mut self, stale: &BTreeSet<File>) -> bool {
+        // What was synced later may be in files that the epoch has as they were before.
+        let state = self.shadow.hold_back.state_of(stale);
         self.shadow.release();
         self.shadow.remove_nameless();
         if !self.shadow.said {
             // The last epoch has it all: what is written down of it may be what was synced.
-            self.epochs.answer_barrier();
+            self.epochs.answer_barrier(u64::MAX);
             return false;
         }
         let stale = stale.iter().map(|file| Entry::Stale { file: *file });
@@ -206,7 +209,7 @@ impl Pipeline {
             self.shadow.distrust(&invalid);
             return false;
         }
-        if self.epochs.has_barrier() {
+        if self.epochs.answers(state) {
             self.shadow.out.push(Entry::Barrier);
         }
         let whole = stale.is_empty();
@@ -215,10 +218,11 @@ impl Pipeline {
         self.shadow.out.extend(stale);
         self.shadow.out.push(entry);
         self.epochs.begin_next();
+        self.shadow.dirty_pages.begin_epoch();
         if whole {
             self.epochs.note_whole(self.derived);
         }
-        self.epochs.answer_barrier();
+        self.epochs.answer_barrier(state);
         self.shadow.adrift = None;
         self.shadow.comparison.finish();
         true
@@ -226,7 +230,7 @@ impl Pipeline {
 
     /// Hands on what was said, makes room in the ring, and asks whether to go on.
     pub(super) fn pass_on(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
-        self.hand_over(listener);
+        self.hand_over(listener)?;
         // Nobody takes what is there until all is read.
         let portions = match self.readback.defers_events {
             true => PORTIONS,
@@ -244,17 +248,19 @@ impl Pipeline {
     }
 
     /// Hands on what was said.
-    pub(super) fn hand_over(&mut self, listener: &mut dyn Listener) {
-        for entry in self.shadow.out.drain(..) {
+    pub(super) fn hand_over(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
+        let Self { shadow, epochs, .. } = self;
+        let handed = shadow.out.hand_on(|entry| {
             let epoch = matches!(entry, Entry::Epoch { .. });
             if let Entry::Change(Change::Data { bytes, .. }) = &entry {
-                self.epochs.count(bytes.len());
+                epochs.count(bytes.len());
             }
             listener.take(entry);
             if epoch {
-                self.epochs.end();
+                epochs.end();
             }
-        }
+        });
+        handed.map_err(Error::io("what was held back on the disk"))
     }
 
     /// What the programs take for outside of the tree is not told of, and about to be read.

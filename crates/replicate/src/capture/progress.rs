@@ -21,6 +21,8 @@ pub struct Progress {
     pub held: Option<Duration>,
     /// Bytes that were read from the source instead of seen.
     pub read_back: u64,
+    /// Bytes of the distinct pages that had to be read for each epoch.
+    pub dirty: u64,
     /// Files of all kinds that the log has.
     pub files: u64,
     /// The last epoch; zero before the first.

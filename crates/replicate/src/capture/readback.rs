@@ -17,6 +17,8 @@ const JOURNAL_INTERVAL: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(5);
 /// But not later than this many times.
 const LONGEST_PAUSE: u32 = 32;
+/// Readings follow each other so many times without a pause, while each has at most half as much to read.
+const ROUNDS: u32 = 16;
 /// Stores to mapped files that come while their pages are written back are followed so many times, until they are few.
 const PASSES: u32 = 8;
 const FEW: usize = 2;
@@ -35,6 +37,8 @@ pub(super) struct Readback {
     /// When the last one ended, and for how many pauses the next one waits.
     ended: Instant,
     pauses: u32,
+    /// Readings that followed each other without a pause.
+    rounds: u32,
 }
 
 /// How far what is in doubt has been read.
@@ -59,7 +63,7 @@ enum Phase {
 struct Reading {
     doubts: Doubts,
     /// Of those, stores since: a page may have been written back when it was told to be dirty, and not marked yet. They
-    /// stay in doubt.
+    /// stay in doubt, and a file is as it has been read only if they are the same before and after.
     late: Doubts,
     passes: u32,
 }
@@ -85,6 +89,7 @@ impl Readback {
             last: Instant::now(),
             ended: Instant::now(),
             pauses: 0,
+            rounds: 0,
         }
     }
 
@@ -130,7 +135,13 @@ impl Readback {
                 pipeline.set_readback(ReadbackLoad::default());
                 pipeline.stop_at(None);
                 self.ended = Instant::now();
-                self.pauses = match pipeline.shadow.end_reading(doubts) {
+                let ranges = count_ranges(&doubts);
+                let whole = pipeline.shadow.end_reading(doubts);
+                if !whole && self.converges(ranges, pipeline) {
+                    return Ok(Advance::GoesOn);
+                }
+                self.rounds = 0;
+                self.pauses = match whole {
                     true => 0,
                     false => (self.pauses * 2).clamp(1, LONGEST_PAUSE),
                 };
@@ -144,6 +155,16 @@ impl Readback {
         }
     }
 
+    /// Whether what has changed during a reading is to be read at once: it is much less than was read, so that the next
+    /// reading takes less time, and less can change meanwhile. All of these read twice as much as the first at most.
+    fn converges(&mut self, ranges: usize, pipeline: &Pipeline) -> bool {
+        let since = count_ranges(&pipeline.shadow.doubts);
+        let few = since > 0 && since <= ranges / 2 && self.rounds < ROUNDS;
+        let converges = few && !self.has_interval(pipeline);
+        self.rounds += u32::from(converges);
+        converges
+    }
+
     /// Whether what is in doubt is to be read now: what is written again and again is read once.
     pub(super) fn is_ripe(&self, pipeline: &Pipeline) -> bool {
         self.until_ripe(pipeline).is_zero()
@@ -152,7 +173,8 @@ impl Readback {
     /// For how long what is in doubt may wait yet, if nothing is synced.
     pub(super) fn until_ripe(&self, pipeline: &Pipeline) -> Duration {
         // Whatever else is in doubt, no epoch ends before names are known.
-        let pause = match pipeline.shadow.waits_for_names() {
+        let at_once = pipeline.shadow.waits_for_names() || self.rounds > 0;
+        let pause = match at_once {
             true => Duration::ZERO,
             false => (PAUSE * self.pauses).saturating_sub(self.ended.elapsed()),
         };
@@ -217,7 +239,8 @@ impl Readback {
         if std::mem::take(&mut self.rescan) {
             TreeScan::new(&mut self.reader, pipeline, listener).run()?;
         }
-        self.reader.read_all(&doubts, from, pipeline, listener)?;
+        self.reader
+            .read_all((&doubts, &late), from, pipeline, listener)?;
         for (file, doubt) in &late {
             let since = pipeline.shadow.doubts.entry(*file).or_default();
             since.join(doubt);
@@ -238,6 +261,10 @@ impl Readback {
         };
         Ok(())
     }
+}
+
+fn count_ranges(doubts: &Doubts) -> usize {
+    doubts.values().map(|doubt| doubt.ranges.len()).sum()
 }
 
 impl Reading {

@@ -9,10 +9,13 @@ use nix::sys::stat::FileStat;
 use super::Error;
 use super::boundary::Boundary;
 use super::comparison::{Comparison, part};
+use super::dirty_pages::DirtyPages;
 use super::doubt::{Doubt, Doubts, everything};
 use super::hold_back::HoldBack;
 use super::listings::Listings;
 use super::mapped_files::MappedFiles;
+use super::options::HoldBackOptions;
+use super::output::Output;
 use super::source::{Source, attributes_of};
 use crate::patterns::{Filter, Patterns};
 use crate::record::{Change, Entry, File, Kind, Name, Origin, Part};
@@ -27,7 +30,7 @@ pub(super) struct ShadowTree {
     pub(super) source: Source,
     pub(super) tree: Tree,
     /// What is to be handed to the listener.
-    pub(super) out: Vec<Entry>,
+    pub(super) out: Output,
     /// Something was said since this was reset.
     pub(super) said: bool,
     /// What is to be read.
@@ -42,6 +45,8 @@ pub(super) struct ShadowTree {
     pub(super) comparison: Comparison,
     /// Bytes that were read from the source instead of seen.
     pub(super) read_back: u64,
+    /// What had to be read.
+    pub(super) dirty_pages: DirtyPages,
     /// Files that change without a word.
     pub(super) mapped: MappedFiles,
     /// Files that are made, and of which it is not known yet what they are.
@@ -56,18 +61,19 @@ pub(super) struct ShadowTree {
 }
 
 impl ShadowTree {
-    pub(super) fn new(source: Source, filter: Filter) -> Self {
+    pub(super) fn new(source: Source, filter: Filter, hold_back: &HoldBackOptions) -> Self {
         Self {
             source,
             tree: Tree::default(),
-            out: Vec::new(),
+            out: Output::default(),
             said: true,
             doubts: Doubts::new(),
-            hold_back: HoldBack::default(),
+            hold_back: HoldBack::new(hold_back),
             event: None,
             adrift: None,
             comparison: Comparison::default(),
             read_back: 0,
+            dirty_pages: DirtyPages::default(),
             mapped: MappedFiles::default(),
             fresh: BTreeSet::new(),
             nameless: BTreeSet::new(),
@@ -236,6 +242,9 @@ impl ShadowTree {
 
     pub(super) fn raise_doubt(&mut self, file: File, part: Part) {
         self.disturb(file, &part);
+        if let Part::Range { offset, length } = part {
+            self.dirty_pages.add(file, offset, length);
+        }
         if self.doubts.entry(file).or_default().add(&part) {
             self.say(Change::Doubt { file, part });
         }
@@ -245,6 +254,7 @@ impl ShadowTree {
     pub(super) fn raise_write_doubt(&mut self, file: File, offset: u64, length: u64) {
         let part = Part::Range { offset, length };
         self.disturb(file, &part);
+        self.dirty_pages.add(file, offset, length);
         if self.doubts.entry(file).or_default().add_written(&part) {
             self.say(Change::Doubt { file, part });
         }

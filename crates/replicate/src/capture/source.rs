@@ -32,6 +32,10 @@ const ATTEMPTS: u32 = 1000;
 /// So that attempts take as long as the kernel gives the holder of a lease, which is 45 s.
 const LEASE: Duration = Duration::from_millis(50);
 const TYPE: u32 = 0o170_000;
+/// The smallest block that can be a hole, in bytes.
+const BLOCK: usize = 4096;
+/// Ranges up to this size are read to see whether they have a hole.
+const MAX_PROBED: u64 = 256 << 10;
 /// No file is called so.
 const STRANGER: File = File {
     inode: u64::MAX,
@@ -486,6 +490,13 @@ impl Source {
             if data == end {
                 break;
             }
+            if self.is_full(file, descriptor, (data, end))? {
+                stretches.push(Stretch::Data {
+                    offset: data,
+                    length: end - data,
+                });
+                break;
+            }
             let hole = holes::next_hole(descriptor, data).map_err(failed)?;
             at = hole.unwrap_or(end).min(end);
             if at > data {
@@ -496,6 +507,26 @@ impl Source {
             }
         }
         Ok(stretches)
+    }
+
+    /// Whether a range can have no hole, because no block of it is zeros, where that is known sooner than where the next
+    /// hole is: tmpfs looks at all pages up to that, of the whole file maybe.
+    fn is_full(
+        &self,
+        file: File,
+        descriptor: &OwnedFd,
+        (start, end): (u64, u64),
+    ) -> Result<bool, Error> {
+        if !self.format.silent() || end - start > MAX_PROBED {
+            return Ok(false);
+        }
+        let length = usize::try_from(end - start).unwrap_or(usize::MAX);
+        let bytes = self.read(file, descriptor, start, length)?;
+        let zeros = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+        // The first block may begin anywhere.
+        let (first, blocks) = bytes.split_at(bytes.len().min(within_block(start)));
+        let full = bytes.len() == length && (first.is_empty() || !zeros(first));
+        Ok(full && !blocks.chunks(BLOCK).any(zeros))
     }
 
     /// As many bytes at an offset as there are, `length` at most.
@@ -532,6 +563,12 @@ impl Source {
             cause,
         }
     }
+}
+
+/// How many bytes there are from an offset up to the next block.
+fn within_block(offset: u64) -> usize {
+    let next = offset.next_multiple_of(BLOCK as u64);
+    usize::try_from(next - offset).unwrap_or_default()
 }
 
 /// What a file of that mode is; none for a link, of which the target is to be read.

@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use super::check::{self, Check, Checked};
 use super::confirmed::Confirmed;
-use super::freezer::{Bounded, Freezer, Held, Pressure};
+use super::freezer::{Backlog, Bounded, Freezer, Held, Pressure};
 use super::{Error, keep, place};
-use crate::capture::{self, Capture, INTERVAL, LogState, Options, Pin, Progress};
+use crate::capture::{self, Capture, HoldBackOptions, INTERVAL, LogState, Options, Pin, Progress};
 use crate::patterns::Patterns;
 use crate::tree::Stale;
 use crate::verify::{Caught, Scope};
@@ -181,6 +181,10 @@ impl Settings {
             patterns: self.patterns.clone(),
             ring_bytes: self.ring_bytes,
             rate_limit: self.rate_limit,
+            hold_back: HoldBackOptions {
+                folder: Some(self.log.clone()),
+                ..HoldBackOptions::default()
+            },
         }
     }
 
@@ -294,7 +298,12 @@ impl Recorder {
             confirmed.wrote(written.writer.number(), 0, false);
         }
         let freezer = bounded.zip(held).map(|(bounded, held)| {
-            Freezer::start(bounded, held, capture.gauge(), confirmed.clone())
+            let backlog = Backlog {
+                ring: capture.gauge(),
+                held_back: capture.held_back(),
+                confirmed: confirmed.clone(),
+            };
+            Freezer::start(bounded, held, backlog)
         });
         let freezer = freezer.transpose()?;
         // It is woken by the application's writes, and may wait until that has done what it is at. One that
@@ -322,9 +331,7 @@ impl Recorder {
             let log = log.map_or_else(|| LogState::read(&settings.log), Ok)?;
             Capture::resume(&settings.tree, options, log)?
         };
-        if settings.pin.is_none() {
-            written.unpin(settings)?;
-        }
+        Written::unpin(settings)?;
         Ok((capture, written))
     }
 

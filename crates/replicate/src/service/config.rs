@@ -72,7 +72,10 @@ pub fn load(path: &Path) -> Result<Config, Error> {
 
 fn check(document: &Document, folder: &Path) -> Result<Config, Error> {
     let file: File = document.parse()?;
-    let http = Http::check(file.replicate.http, document)?;
+    let http = Http::check(file.replicate.http, document)?.map(|http| Http {
+        token_file: folder.join(http.token_file),
+        ..http
+    });
     let mut parts = Vec::new();
     placed(file.capture, folder, document, &mut parts)?;
     placed(file.serve, folder, document, &mut parts)?;

@@ -6,7 +6,7 @@ mod mark;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -94,25 +94,43 @@ struct Told {
     since: Option<Instant>,
 }
 
+/// What has happened and is not safe.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    /// Events that wait to be read.
+    pub(super) ring: Gauge,
+    /// Bytes that wait until their file has been read as it was at one moment.
+    pub(super) held_back: Arc<AtomicU64>,
+    /// What replicas have not confirmed.
+    pub(super) confirmed: Option<Arc<Confirmed>>,
+}
+
+impl Backlog {
+    /// In bytes, with those of the ring.
+    fn bytes(&self, ring: u64) -> u64 {
+        let unconfirmed = self.confirmed.as_ref().map(|it| it.unconfirmed());
+        let held_back = self.held_back.load(Ordering::Relaxed);
+        ring + held_back + unconfirmed.unwrap_or(0)
+    }
+
+    fn let_go(&self) {
+        if let Some(confirmed) = &self.confirmed {
+            confirmed.let_go();
+        }
+    }
+}
+
 impl Freezer {
-    /// Of all that waits in a ring, and of what replicas have not confirmed.
-    ///
     /// # Errors
     /// [`Error::Thread`]
-    pub(super) fn start(
-        bounded: &Bounded,
-        held: Held,
-        ring: Gauge,
-        confirmed: Option<Arc<Confirmed>>,
-    ) -> Result<Self, Error> {
+    pub(super) fn start(bounded: &Bounded, held: Held, backlog: Backlog) -> Result<Self, Error> {
         let shared = Arc::<Shared>::default();
         let looking = Looking {
             path: bounded.cgroup.clone(),
             held: Some(held),
-            ring_mark: Mark::new(ring.size() / 2),
+            ring_mark: Mark::new(backlog.ring.size() / 2),
             mark: Mark::new(bounded.bytes),
-            ring,
-            confirmed,
+            backlog,
             since: None,
             searched: Instant::now(),
             others: false,
@@ -204,10 +222,9 @@ struct Looking {
     path: PathBuf,
     /// None while there is no such cgroup.
     held: Option<Held>,
-    ring: Gauge,
+    backlog: Backlog,
     ring_mark: Mark,
     mark: Mark,
-    confirmed: Option<Arc<Confirmed>>,
     /// When this has asked for it, while it does.
     since: Option<Instant>,
     searched: Instant,
@@ -235,9 +252,8 @@ impl Looking {
     }
 
     fn look(&mut self) {
-        let waiting = self.ring.waiting();
-        let confirmed = self.confirmed.as_ref();
-        let lag = waiting + confirmed.map_or(0, |confirmed| confirmed.unconfirmed());
+        let waiting = self.backlog.ring.waiting();
+        let lag = self.backlog.bytes(waiting);
         let (by_ring, by_all) = (self.ring_mark.asks(waiting), self.mark.asks(lag));
         if let Err(error) = self.follow(by_ring || by_all, lag) {
             self.lose(&error);
@@ -317,9 +333,7 @@ impl Looking {
     fn give_up(&mut self) {
         self.ring_mark.give_up();
         self.mark.give_up();
-        if let Some(confirmed) = &self.confirmed {
-            confirmed.let_go();
-        }
+        self.backlog.let_go();
     }
 
     fn thaw(&mut self) -> io::Result<()> {
@@ -359,9 +373,7 @@ impl Looking {
 
     /// An application that is started again has another one of the same name.
     fn search(&mut self) -> io::Result<()> {
-        if let Some(confirmed) = &self.confirmed {
-            confirmed.let_go();
-        }
+        self.backlog.let_go();
         if self.searched.elapsed() < SEARCH {
             return Ok(());
         }

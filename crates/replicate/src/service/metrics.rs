@@ -102,6 +102,11 @@ fn add_capture(metrics: &mut MetricSet, labels: Labels<'_>, captured: &Captured)
             "Bytes that were read from the tree, because no event had them.",
             progress.read_back,
         ),
+        (
+            "lowroad_replicate_dirty_bytes_total",
+            "Bytes of the distinct pages of each epoch that had to be read from the tree.",
+            progress.dirty,
+        ),
     ] {
         metrics.counter(name, help).sample(&labels, count);
     }

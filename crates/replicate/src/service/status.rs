@@ -289,6 +289,7 @@ fn capture(captured: &Captured) -> Value {
         "stale": captured.stale.shown(),
         "open": open(&captured.open),
         "read_back_bytes": progress.read_back,
+        "dirty_bytes": progress.dirty,
         "files": progress.files,
         "ready": captured.ready,
         "check": captured.checked.as_ref().map(check),

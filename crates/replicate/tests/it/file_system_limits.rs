@@ -8,6 +8,7 @@ use replicate::apply::{Applied, Options, Replica};
 use replicate::record::{Attributes, Change, Entry, Kind};
 use replicate::restore::{self, restore};
 
+use crate::applying::{check, folder, stopped};
 use crate::bed::file_system::within;
 use crate::common::{data, epoch, file, link, mode, new, size, start, unlink};
 use crate::follow::shell;
@@ -106,6 +107,20 @@ fn a_file_that_is_too_large_is_left_out_until_it_is_not() {
         replica.end().unwrap();
         assert!(!place.to.join("omissions").exists());
         assert!(place.open().apply(None).unwrap().is_none());
+        // One that is renamed when it fits again is there at once.
+        let mut replica = place.open();
+        histories::write(&place.log, &[size(11, TOO_LARGE), epoch(5)]);
+        assert_eq!(applied(&mut replica).left.names, 1);
+        let renamed = [
+            size(11, 1),
+            link(2, "renamed", 11),
+            unlink(2, "other"),
+            epoch(6),
+        ];
+        histories::write(&place.log, &renamed);
+        assert_eq!(applied(&mut replica).left.names, 0);
+        let renamed = place.to.join("tree/renamed");
+        assert_eq!(fs::read(renamed).unwrap(), b"3");
     });
 }
 
@@ -186,8 +201,93 @@ fn directories_beyond_those_of_the_file_system_are_left_out_with_all_below() {
         applied(&mut replica);
         assert_eq!(fs::read(place.to.join("tree/00000/f")).unwrap(), b"2");
         replica.end().unwrap();
-        assert!(place.open().apply(None).unwrap().is_none());
+        let mut replica = place.open();
+        assert!(replica.apply(None).unwrap().is_none());
+        // A directory that moves to where no more fit, and back.
+        let mut full = vec![
+            new(11, Kind::Directory),
+            mode(11, 0o755),
+            link(1000, "d", 11),
+            new(12, Kind::Regular),
+            data(12, 0, b"3"),
+            mode(12, 0o644),
+            link(11, "f", 12),
+        ];
+        full.extend((10..20).map(|number| link(2, &name(number), 1000 + number)));
+        full.push(epoch(4));
+        histories::write(&place.log, &full);
+        applied(&mut replica);
+        let f = place.to.join("tree/00000/d/f");
+        assert_eq!(fs::read(&f).unwrap(), b"3");
+        let steps = [
+            [link(2, "d", 11), epoch(5)],
+            [link(1000, "d", 11), epoch(6)],
+        ];
+        for (step, there) in steps.iter().zip([false, true]) {
+            histories::write(&place.log, step);
+            applied(&mut replica);
+            assert_eq!(fs::read(&f).is_ok(), there);
+            assert!(!place.has("d"));
+        }
+        assert_eq!(fs::read(&f).unwrap(), b"3");
     });
+}
+
+/// The file of names that are left out, of these.
+fn omissions(entries: &[(Option<u64>, &str)]) -> Vec<u8> {
+    let mut bytes = b"lromits1".to_vec();
+    for (directory, name) in entries {
+        let of = directory.map(file);
+        bytes.push(u8::from(of.is_some()));
+        bytes.extend(of.map_or(0, |of| of.inode).to_le_bytes());
+        bytes.extend(of.map_or(0, |of| of.generation).to_le_bytes());
+        bytes.extend(u16::try_from(name.len()).unwrap().to_le_bytes());
+        bytes.extend(name.as_bytes());
+    }
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_directory_that_an_interrupted_step_made_after_all_is_taken_over() {
+    let begun = [
+        start(),
+        mode(2, 0o755),
+        new(10, Kind::Directory),
+        mode(10, 0o755),
+        link(2, "d", 10),
+        new(11, Kind::Regular),
+        data(11, 0, b"1"),
+        mode(11, 0o644),
+        link(10, "f", 11),
+        new(12, Kind::Regular),
+        data(12, 0, b"2"),
+        mode(12, 0o644),
+        link(2, "other", 12),
+        epoch(1),
+    ];
+    let mut interrupted = 0;
+    for calls in 0.. {
+        let folder = folder();
+        let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+        histories::write(&log, &begun);
+        check(&log, &to, Options::default());
+        histories::write(&log, &[data(12, 0, b"3"), epoch(2)]);
+        if stopped(&log, &to, calls) {
+            break;
+        }
+        interrupted += 1;
+        // As if the directory had been left out before.
+        let all = omissions(&[(None, "d"), (Some(10), "f")]);
+        fs::write(to.join("omissions"), all).unwrap();
+        let repair = Options {
+            repair: true,
+            ..Options::default()
+        };
+        check(&log, &to, repair);
+        assert!(!to.join("omissions").exists());
+    }
+    assert!(interrupted > 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use replicate::apply::{Error, Gate, Options, Replica};
+use replicate::log::{self, Durability, Writer, compact};
 use replicate::record::{Change, Entry, Kind};
 
 use crate::applying::{check, folder};
@@ -257,6 +258,116 @@ fn an_allowed_deletion_that_was_interrupted_is_completed_without_another_permiss
         }
     }
     assert!(interrupted > 0);
+}
+
+#[test]
+fn a_refusal_after_an_interrupted_step_tells_of_it() {
+    let mut interrupted = 0;
+    for calls in (10..400).step_by(65) {
+        let folder = folder();
+        let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+        histories::write(&log, &files(300));
+        check(&log, &to, Options::default());
+        histories::write(&log, &removed(300));
+        let options = Options {
+            gate: Gate::closing_after(calls),
+            ..allowing()
+        };
+        let applied = Replica::open(&log, &to, options).and_then(|mut all| all.apply(None));
+        if applied.is_err() && names(&to.join("tree")) < 300 {
+            interrupted += 1;
+            // It is another step by now, which nobody has allowed.
+            histories::write(&log, &[mode(2, 0o700), epoch(3)]);
+            let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
+            let refused = replica.apply(None).unwrap_err().to_string();
+            assert!(refused.contains("300 of the 300 files"), "{refused}");
+            assert!(refused.contains("interrupted"), "{refused}");
+            assert!(!refused.contains("nothing was changed"), "{refused}");
+        }
+    }
+    assert!(interrupted > 0);
+}
+
+#[test]
+fn what_a_very_deep_tree_loses_is_counted() {
+    const DEPTH: u64 = 5_000;
+    let folder = folder();
+    let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+    let mut deep = vec![start(), mode(2, 0o755)];
+    for number in 0..DEPTH {
+        let above = if number == 0 { 2 } else { FIRST + number - 1 };
+        deep.extend([
+            new(FIRST + number, Kind::Directory),
+            link(above, "d", FIRST + number),
+        ]);
+    }
+    deep.push(epoch(1));
+    histories::write(&log, &deep);
+    let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
+    replica.apply(None).unwrap();
+    let empty = [start(), mode(2, 0o755), epoch(2)];
+    histories::write(&log, &empty);
+    let refused = replica.apply(None).unwrap_err().to_string();
+    assert!(refused.contains("5000 of the 5000 files"), "{refused}");
+    // The library's own removal opens a directory for each level.
+    let removed = Command::new("rm").arg("-rf").arg(&to).status();
+    assert!(removed.unwrap().success());
+}
+
+#[test]
+fn a_replica_that_waits_for_permission_keeps_no_segment_of_a_compacted_log() {
+    let open_and_removed = |log: &Path| {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let targets = descriptors.filter_map(|one| fs::read_link(one.unwrap().path()).ok());
+        let removed = |target: &Path| target.to_string_lossy().ends_with(" (deleted)");
+        targets
+            .filter(|target| target.starts_with(log) && removed(target))
+            .count()
+    };
+    for fresh in [false, true] {
+        let folder = folder();
+        let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
+        let write = |entries: &[Entry]| {
+            let options = log::Options {
+                durability: Durability::OnRequest,
+                segment: 20_000,
+            };
+            let mut writer = Writer::open(&log, options).unwrap();
+            for entry in entries {
+                writer.append(5, entry.clone()).unwrap();
+            }
+            writer.sync().unwrap();
+        };
+        write(&files(300));
+        check(&log, &to, Options::default());
+        let mut gone = removed(300);
+        gone.pop();
+        write(&gone);
+        write(&[new(20, Kind::Regular), mode(20, 0o644), link(2, "new", 20)]);
+        let bytes = [9; 4000];
+        let filled: Vec<Entry> = (0..20).map(|at| data(20, at * 4000, &bytes)).collect();
+        write(&filled);
+        write(&[epoch(2)]);
+        let options = Options {
+            fresh,
+            ..Options::default()
+        };
+        let mut replica = Replica::open(&log, &to, options).unwrap();
+        replica.apply(None).unwrap_err();
+        compact(&log, 2).unwrap();
+        write(&[data(20, 0, b"later"), epoch(3)]);
+        replica.apply(None).unwrap_err();
+        assert_eq!(open_and_removed(&log), 0, "fresh: {fresh}");
+        replica.allow_delete_once();
+        match replica.apply(None) {
+            // What it would go on from was folded.
+            Err(Error::Behind { .. }) => assert!(!fresh),
+            applied => {
+                assert_eq!(applied.unwrap().unwrap().epoch, 3);
+                assert_eq!(names(&to.join("tree")), 1);
+            }
+        }
+    }
 }
 
 #[test]

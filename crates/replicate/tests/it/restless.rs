@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use replicate::capture::{Capture, INTERVAL, Options};
+use replicate::capture::{Capture, HoldBackOptions, INTERVAL, Options};
 use replicate::record::{self, Change, Entry};
 use replicate::tree::Tree;
 
@@ -33,6 +33,9 @@ struct Epochs {
     contents: BTreeMap<record::File, Vec<u8>>,
     /// Each with the names of its stale files.
     all: Vec<(Files, BTreeSet<String>)>,
+    /// Bytes that were read back, and bytes of the pages that had to be.
+    read_back: u64,
+    dirty: u64,
 }
 
 impl Epochs {
@@ -108,6 +111,7 @@ fn follow(tree: &Path, options: Options, writer: impl Fn(&AtomicBool) + Send + S
             .catch_up(limit, &mut |entry| epochs.take(&entry))
             .unwrap()
     );
+    let first = capture.progress();
     let (done, begun) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
         let _ends = Ends(&done);
@@ -135,7 +139,10 @@ fn follow(tree: &Path, options: Options, writer: impl Fn(&AtomicBool) + Send + S
         .catch_up(limit, &mut |entry| epochs.take(&entry))
         .unwrap();
     assert!(all, "no epoch: {:?}", capture.progress());
-    assert_eq!(capture.progress().stale, 0, "{:?}", capture.progress());
+    let last = capture.progress();
+    assert_eq!(last.stale, 0, "{last:?}");
+    epochs.read_back = last.read_back - first.read_back;
+    epochs.dirty = last.dirty - first.dirty;
     epochs.mirror.compare(tree);
     epochs
 }
@@ -250,6 +257,101 @@ fn each_epoch_has_what_a_file_was_that_is_overwritten_in_a_loop() {
         for (files, _) in &epochs.all {
             if let Some(content) = files.get("rounds") {
                 assert!(is_round(content), "{format:?}: {:?}", summary(content));
+            }
+        }
+    });
+}
+
+#[test]
+fn epochs_go_on_while_a_file_changes_that_is_too_large_for_memory() {
+    within(|bed| {
+        let Some(tree) = bed.follow(Format::Xfs, "tree") else {
+            return;
+        };
+        let options = Options {
+            // What functions copy is not read.
+            journal: true,
+            hold_back: HoldBackOptions {
+                memory: PAGE,
+                folder: Some(bed.scratch().to_owned()),
+            },
+            ..Options::default()
+        };
+        let mut capture = Capture::start(&tree, options).unwrap();
+        let mut epochs = Epochs::default();
+        let limit = Duration::from_secs(60);
+        let caught_up = |capture: &mut Capture, epochs: &mut Epochs| {
+            capture
+                .catch_up(limit, &mut |entry| epochs.take(&entry))
+                .unwrap()
+        };
+        assert!(caught_up(&mut capture, &mut epochs));
+        let (done, begun) = (AtomicBool::new(false), Instant::now());
+        let stale = |epochs: &Epochs| {
+            epochs
+                .all
+                .iter()
+                .filter(|(_, stale)| !stale.is_empty())
+                .count()
+        };
+        thread::scope(|scope| {
+            let _ends = Ends(&done);
+            scope.spawn(|| write_rounds(&tree, &done));
+            while stale(&epochs) < 3 && begun.elapsed() < limit {
+                capture.poll(&mut |entry| epochs.take(&entry)).unwrap();
+                thread::sleep(INTERVAL);
+            }
+        });
+        assert!(stale(&epochs) >= 3, "{:?}", capture.progress());
+        assert!(caught_up(&mut capture, &mut epochs));
+        for (files, _) in &epochs.all {
+            if let Some(content) = files.get("rounds") {
+                assert!(is_round(content), "{:?}", summary(content));
+            }
+        }
+        epochs.mirror.compare(&tree);
+    });
+}
+
+/// More than this is not read for each byte of a page that is dirty.
+const MAX_AMPLIFICATION: u64 = 4;
+
+#[test]
+fn no_more_is_read_than_four_times_the_pages_that_are_dirty() {
+    if !sys::require::requested("writes for 6 s in four ways on each of five file systems") {
+        return;
+    }
+    let append = |tree: &Path, done: &AtomicBool, pause: Duration| {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).open(tree.join("log"));
+        let mut file = file.unwrap();
+        while !done.load(Ordering::Relaxed) {
+            file.write_all(&[b'x'; 100]).unwrap();
+            thread::sleep(pause);
+        }
+    };
+    let overwrite = |tree: &Path, done: &AtomicBool, pause: Duration| {
+        let file = File::create(tree.join("blocks")).unwrap();
+        file.set_len(100 << 20).unwrap();
+        let mut number = 0;
+        while !done.load(Ordering::Relaxed) {
+            number += 1;
+            let at = number * 7919 % 12_800 * 8192;
+            file.write_all_at(&[b'x'; 8192], at).unwrap();
+            thread::sleep(pause);
+        }
+    };
+    on_each(|format, tree| {
+        for ms in [1, 10] {
+            let pause = Duration::from_millis(ms);
+            let appended = follow(tree, options(), |done| append(tree, done, pause));
+            let overwritten = follow(tree, options(), |done| overwrite(tree, done, pause));
+            for (what, epochs) in [("appended", appended), ("overwritten", overwritten)] {
+                let Epochs {
+                    read_back, dirty, ..
+                } = epochs;
+                println!("{format:?}: {what} each {ms} ms: {read_back} B read, {dirty} B dirty");
+                assert!(read_back <= MAX_AMPLIFICATION * dirty, "{format:?}: {what}");
             }
         }
     });

@@ -211,6 +211,7 @@ fn apply_errors() {
                 epoch: 7,
                 removed: 101,
                 files: 200,
+                interrupted: false,
             }
             .into(),
             input(

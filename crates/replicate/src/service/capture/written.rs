@@ -1,7 +1,6 @@
 //! What a capture says, written into its log as it says it.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Captured, LAST, Open, Settings};
@@ -90,20 +89,17 @@ impl Written {
         })
     }
 
-    /// Detaches what a capture has left that was to keep a journal.
-    pub(super) fn unpin(&self, settings: &Settings) -> Result<(), Error> {
-        let pin = Pin {
-            folder: PathBuf::from(capture::FOLDER),
-            log: settings.log.clone(),
-            id: self.writer.id(),
-        };
-        let removed = pin.remove().map_err(|cause| capture::Error::Pin {
-            folder: pin.folder.clone(),
+    /// Detaches what captures have left that were to keep a journal, wherever that is.
+    pub(super) fn unpin(settings: &Settings) -> Result<(), Error> {
+        let removed = Pin::remove_others(&settings.log, settings.pin.as_deref());
+        let removed = removed.map_err(|(folder, cause)| capture::Error::Pin {
+            folder,
             cause: cause.to_string(),
         })?;
-        if removed {
+        for place in removed {
+            let place = place.display();
             tracing::info!(
-                "the journal of this log is not kept any more: its programs are detached"
+                "{place}: this journal of the log is not kept any more: its programs are detached"
             );
         }
         Ok(())

@@ -51,7 +51,7 @@ fn a_whole_file_is_taken() {
     let config = rig
         .read(&format!(
             "[replicate]\ncontrol = \"/run/r.sock\"\n\
-             http = {{ listen = \"127.0.0.1:9\", token_file = \"/t\" }}\n\
+             http = {{ listen = \"127.0.0.1:9\", token_file = \"token\" }}\n\
              {CAPTURE}journal = true\nfresh = true\npin = \"pins\"\nring = \"1MiB\"\nname = \"app\"\ncheck = \"24h\"\n\
              rate_limit = \"50MiB\"\nkeep = \"10GiB\"\n\
              include = [\"data\", \"*.db\"]\nexclude = [\"*.tmp\"]\n\
@@ -62,6 +62,8 @@ fn a_whole_file_is_taken() {
              check = \"1h\"\n"
         ))
         .unwrap();
+    let http = config.http.as_ref().unwrap();
+    assert_eq!(http.token_file, rig.0.path().join("token"));
     let names: Vec<_> = config.parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!(
         names,

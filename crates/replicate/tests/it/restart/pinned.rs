@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::mount::{MsFlags, mount};
+use replicate::capture::Pin;
 
 use super::running::{Place, Running, shell};
 use super::{ALL_STEPS, HALF, USUAL_STEPS, seeds};
@@ -186,6 +187,13 @@ fn what_a_journal_cannot_know_is_compared() {
         // Nobody keeps it any more.
         kept(&place).kill();
         assert!(place.unpin());
+        assert!(!place.unpin());
+
+        // Nor does who does not know in which folder.
+        kept(&place).kill();
+        let folder = place.pin.as_deref();
+        assert_eq!(Pin::remove_others(&place.log, folder).unwrap().len(), 0);
+        assert_eq!(Pin::remove_others(&place.log, None).unwrap().len(), 1);
         assert!(!place.unpin());
     });
 }

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_others_can_open_or_change_is_no_secret() {
-        let path = std::env::temp_dir().join(format!("secret-{}", std::process::id()));
+        let path = env::temp_dir().join(format!("secret-{}", std::process::id()));
         fs::write(&path, "secret\n").unwrap();
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();

@@ -8,7 +8,6 @@ mod frame;
 mod open;
 mod reader;
 mod recover;
-mod rewind;
 mod segment;
 mod stored;
 mod terms;

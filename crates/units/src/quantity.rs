@@ -170,7 +170,7 @@ impl FromStr for ByteRate {
                 clippy::cast_sign_loss,
                 reason = "in range"
             )]
-            let bytes = (bytes >= 1.0 && bytes < 9e15).then_some(bytes as u64);
+            let bytes = (1.0..9e15).contains(&bytes).then_some(bytes as u64);
             return bytes.map(Self).ok_or_else(wrong);
         }
         let size = text.strip_suffix("/s").unwrap_or(text).parse::<Size>();

@@ -20,6 +20,7 @@ const EXCEPTIONS: &[(&str, &str, usize)] = &[
     ("relay", "core::Core", 3),
     ("relay", "core::State", 4),
     ("relay", "kernel::tables::Tables", 2),
+    ("replicate", "apply::Replica", 2),
     ("testbed", "environment::Kind", 2),
 ];
 

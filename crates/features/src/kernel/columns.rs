@@ -86,7 +86,9 @@ type Meaning<'a> = (&'a str, fn(u64) -> i64, bool);
 
 /// `flow.v1` has most columns of `tree.v1` under the same name, and null where that has 0.
 fn of_flow(name: &str) -> Option<Meaning<'_>> {
-    let either = name.strip_prefix("fwd_").or(name.strip_prefix("bwd_"));
+    let either = name
+        .strip_prefix("fwd_")
+        .or_else(|| name.strip_prefix("bwd_"));
     let may_be_null = match either.unwrap_or(name) {
         // A mean in double precision there.
         "iat_mean_ns" => return None,

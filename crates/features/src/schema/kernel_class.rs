@@ -25,25 +25,23 @@ const COLUMNS: &[Column<Flow>] = &[
     ),
 ];
 
-impl Schema {
-    /// This schema with the class of each flow, and its action. IPFIX has no elements for them, and packets no class:
-    /// such a schema stays as it is.
-    pub fn with_kernel_class(&'static self) -> &'static Self {
-        let Rows::Flows(groups) = self.rows else {
-            return self;
-        };
-        if self.name == ipfix::SCHEMA.name {
-            return self;
-        }
-        let mut made = WIDER.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = made.get_or_insert_default();
-        made.entry(std::ptr::from_ref(self).addr())
-            .or_insert_with(|| {
-                let groups = groups.iter().copied().chain([COLUMNS]);
-                let rows = Rows::Flows(groups.collect::<Vec<_>>().leak());
-                Box::leak(Box::new(Self { rows, ..*self }))
-            })
+/// The schema with the class of each flow, and its action. IPFIX has no elements for them, and packets no class: such a
+/// schema stays as it is.
+pub(super) fn widen(schema: &'static Schema) -> &'static Schema {
+    let Rows::Flows(groups) = schema.rows else {
+        return schema;
+    };
+    if schema.name == ipfix::SCHEMA.name {
+        return schema;
     }
+    let mut made = WIDER.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = made.get_or_insert_default();
+    made.entry(std::ptr::from_ref(schema).addr())
+        .or_insert_with(|| {
+            let groups = groups.iter().copied().chain([COLUMNS]);
+            let rows = Rows::Flows(groups.collect::<Vec<_>>().leak());
+            Box::leak(Box::new(Schema { rows, ..*schema }))
+        })
 }
 
 fn write(

@@ -83,6 +83,11 @@ pub fn find(name: &str) -> Option<&'static Schema> {
 }
 
 impl Schema {
+    /// This schema with the class of each flow by a model in the kernel, and its action.
+    pub fn with_kernel_class(&'static self) -> &'static Self {
+        kernel_class::widen(self)
+    }
+
     /// The options by which this schema's flows are made, where these were asked for.
     pub fn options(&self, asked: &Options) -> Options {
         let mut options = asked.clone();

@@ -402,7 +402,7 @@ impl Queue {
                 }
                 continue;
             }
-            done = done.and(spilled.map(drop));
+            done = done.and_then(|()| spilled.map(drop));
             before += usize::from(in_cut);
             self.entries.push(entry);
         }

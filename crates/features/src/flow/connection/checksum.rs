@@ -109,7 +109,7 @@ mod tests {
         let whole = bad.frame();
         assert!(is_wrong_in(&whole, whole.len()));
         assert!(!is_wrong_in(&whole[..80], whole.len()));
-        for builder in [bad.clone().options(1), bad.clone().fragment(0, true)] {
+        for builder in [bad.clone().options(1), bad.fragment(0, true)] {
             let frame = builder.frame();
             assert!(!is_wrong_in(&frame, frame.len()));
         }

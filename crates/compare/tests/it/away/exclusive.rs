@@ -343,7 +343,7 @@ fn unreachable_server_is_skipped_with_remedy() {
         ("metal", "refuses this client", "[host.metal]'s token-file"),
         (
             "box",
-            "Connection refused",
+            "no netbench server at",
             "run there: lowroad netbench serve --listen 0.0.0.0:7412",
         ),
     ] {

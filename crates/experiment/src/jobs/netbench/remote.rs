@@ -36,9 +36,14 @@ impl RemoteServer {
             Missing::new(wrong.to_string(), remedy)
         })?;
         let session = Session::open(self.0.address(), token.as_ref());
-        session
-            .map(drop)
-            .map_err(|error| Missing::new(error.to_string(), self.remedy(name, &error)))
+        session.map(drop).map_err(|error| {
+            let what = match &error {
+                // The remedy has the whole command, with its token.
+                client::Error::NoServer(at) => format!("no netbench server at {at}"),
+                error => error.to_string(),
+            };
+            Missing::new(what, self.remedy(name, &error))
+        })
     }
 
     fn remedy(&self, name: &str, error: &client::Error) -> String {

@@ -58,7 +58,7 @@ def test_another_library_that_meets_the_error_has_its_words(capture: Path) -> No
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"idle_timeout": "5"}, 'idle_timeout: "5" has no unit; write 5s for seconds, or 5ms, 5m'),
+        ({"idle_timeout": "5"}, 'idle_timeout: "5" has no unit; write a duration such as 5s'),
         ({"idle_timeout": -1.0}, "idle_timeout: "),
         ({"idle_timeout": datetime.timedelta(seconds=-1)}, "idle_timeout: "),
         ({"splt": 33}, "splt: 33 is not within 0 and 32"),

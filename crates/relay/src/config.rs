@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn each_complaint_says_what() {
         for (more, expected) in [
-            ("to = \"192.0.2.4\"", "invalid socket address syntax"),
+            ("to = \"192.0.2.4\"", "\"192.0.2.4\" has no port"),
             ("to = \"0.0.0.0:1\"", "0.0.0.0:1 is no destination"),
             (
                 "to = \"239.1.1.1:1\"",

@@ -105,12 +105,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || match is_number(text) {
-            true => {
-                format!("\"{text}\" has no unit; write {text}s for seconds, or {text}ms, {text}m")
-            }
-            false => format!("\"{text}\" is not a duration; write 250ms, 30s, 5m or 1h30m"),
-        };
+        let wrong = || refusal(text, "a duration", "s", "250ms, 30s, 5m or 1h30m");
         let mut rest = text;
         let mut units = SPAN_UNITS.iter();
         let mut total: u64 = 0;
@@ -133,12 +128,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || match is_number(text) {
-            true => {
-                format!("\"{text}\" has no unit; write {text}B for bytes, or {text}kB, {text}MiB")
-            }
-            false => format!("\"{text}\" is not a size; write 64kB, 100MB, 256MiB or 1GiB"),
-        };
+        let wrong = || refusal(text, "a size", "MiB", "64kB, 256MiB or 1GiB");
         let (number, unit) = split_number(text);
         let unit: u64 = match unit {
             "B" => 1,
@@ -175,6 +165,16 @@ impl FromStr for ByteRate {
         }
         let size = text.strip_suffix("/s").unwrap_or(text).parse::<Size>();
         size.map(|Size(bytes)| Self(bytes)).map_err(|_| wrong())
+    }
+}
+
+/// What is wrong with a text, and what to write. It is kept out of line for the sake of the agent's size.
+#[cold]
+#[inline(never)]
+fn refusal(text: &str, what: &str, unit: &str, examples: &str) -> String {
+    match is_number(text) {
+        true => format!("\"{text}\" has no unit; write {what} such as {text}{unit}"),
+        false => format!("\"{text}\" is not {what}; write {examples}"),
     }
 }
 
@@ -363,11 +363,11 @@ mod tests {
     fn errors_show_what_to_write() {
         assert_eq!(
             "120".parse::<Span>().unwrap_err(),
-            "\"120\" has no unit; write 120s for seconds, or 120ms, 120m"
+            "\"120\" has no unit; write a duration such as 120s"
         );
         assert_eq!(
             "64".parse::<Size>().unwrap_err(),
-            "\"64\" has no unit; write 64B for bytes, or 64kB, 64MiB"
+            "\"64\" has no unit; write a size such as 64MiB"
         );
     }
 

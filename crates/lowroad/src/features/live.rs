@@ -374,11 +374,9 @@ impl Session {
             .update(counters, self.models.update(), recorded);
     }
 
-    /// Says once that the capture has begun: in a line on standard error, because rows may go to standard output, and to
-    /// the service manager.
+    /// Tells the service manager once that the run has begun.
     fn notify_ready(&mut self) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.is_ready, true) {
-            eprintln!("ready");
             control::ready::notify().context("notifying the service manager")?;
         }
         Ok(())

@@ -288,7 +288,7 @@ fn what_cannot_be_captured_is_refused_in_a_line_with_its_exit_code() {
         ),
         (
             &["lo", "--datapath", "xdp-flow", "--schema", "cic.v1"][..],
-            1,
+            3,
             "generic",
         ),
         (

@@ -78,11 +78,13 @@ fn a_model_is_checked_shown_and_compiled() {
         .replace(ours, columns)
         .replace("tree.v1", "flow.v1");
     fs::write(file("model.toml"), others).unwrap();
+    fs::write(file("trees.json"), TREE.replace("packets", "frame_mean")).unwrap();
     let checked = done(&["model", "check", &manifest]);
     assert!(
         checked.contains("asks for flow.v1/frame_mean, which the kernel does not have"),
         "{checked}"
     );
+    fs::write(file("trees.json"), TREE).unwrap();
     fs::write(file("model.toml"), MANIFEST.replace("protocol", "colour")).unwrap();
     let refused = lowroad(&["model", "check", &manifest]);
     let said = String::from_utf8_lossy(&refused.stderr);

@@ -130,7 +130,8 @@ ready said
     echo $BASHPID >$app/cgroup.procs
     exec python3 -c '
 import mmap, time
-memory = mmap.mmap(open("disk/app/data", "r+b").fileno(), 8 << 20)
+file = open("disk/app/data", "r+b")
+memory = mmap.mmap(file.fileno(), 8 << 20)
 end, number = time.monotonic() + 3, 0
 while time.monotonic() < end:
     number += 1

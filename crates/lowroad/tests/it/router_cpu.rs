@@ -439,7 +439,7 @@ fn what_does_not_go_together_is_refused_in_a_line() {
         (with(&["--function", "hash"]), "lpm, acl, both"),
         (with(&["--batch", "0"]), "1..=65536"),
         (with(&["--duration", "0s"]), "no time"),
-        (with(&["--duration", "10"]), "30s"),
+        (with(&["--duration", "10"]), "10s"),
         (with(&["--threads", "5000"]), "5000"),
         (with(&["--io", "pcap"]), "--capture FILE"),
         (with(&["-o", "/dev/null"]), "--io pcap"),

@@ -252,7 +252,7 @@ fn other_servers_are_recognised() {
         .unwrap()
         .local_addr()
         .unwrap();
-    assert!(to(&closed.to_string()).contains("refused"));
+    assert!(to(&closed.to_string()).contains("no netbench server at"));
     assert!(to("no-such-host.invalid").contains("no-such-host.invalid"));
     assert!(to("host:port:9").contains("is not an address"));
 }

@@ -52,7 +52,9 @@ fn a_neighbour_that_does_not_answer_is_explained() {
         let silent = vec![subscriber("silent", "10.91.1.77:6000")];
         let core = rig.serve(vec![stream(datapath, INGEST, silent)]);
         send(&rig, 100);
-        let said = await_explanation(&core, |it| dropped(it, DropReason::NoNeighbour));
+        // Names of devices are those of the namespace.
+        let explain = || await_explanation(&core, |it| dropped(it, DropReason::NoNeighbour));
+        let said = rig.relay.run(explain);
         let reason = "no neighbour entry for 10.91.1.77 on out1; resolving it for";
         assert!(said.contains(reason), "{datapath}: {said}");
         assert!(

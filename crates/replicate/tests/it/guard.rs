@@ -277,7 +277,11 @@ fn a_refusal_after_an_interrupted_step_tells_of_it() {
         if applied.is_err() && names(&to.join("tree")) < 300 {
             interrupted += 1;
             // It is another step by now, which nobody has allowed.
-            histories::write(&log, &[mode(2, 0o700), epoch(3)]);
+            let mut writer = Writer::open(&log, log::Options::default()).unwrap();
+            for entry in [mode(2, 0o700), epoch(3)] {
+                writer.append(6, entry).unwrap();
+            }
+            drop(writer);
             let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
             let refused = replica.apply(None).unwrap_err().to_string();
             assert!(refused.contains("300 of the 300 files"), "{refused}");
@@ -354,6 +358,8 @@ fn a_replica_that_waits_for_permission_keeps_no_segment_of_a_compacted_log() {
         };
         let mut replica = Replica::open(&log, &to, options).unwrap();
         replica.apply(None).unwrap_err();
+        // What is compacted is in no segment that is still written.
+        write(&filled);
         compact(&log, 2).unwrap();
         write(&[data(20, 0, b"later"), epoch(3)]);
         replica.apply(None).unwrap_err();

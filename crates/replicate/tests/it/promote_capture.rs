@@ -330,7 +330,10 @@ fn a_copy_over_tcp_is_promoted_without_losing_what_it_acknowledged() {
             let mut receiving = settings.start().unwrap();
             let since = Instant::now();
             let mut epoch = 0;
-            while since.elapsed() < Duration::from_millis(500) || epoch == 0 {
+            // The source tells how far it is once a second.
+            let upstream = || fs::read_to_string(copy.join("upstream"));
+            let is_heard = || upstream().is_ok_and(|text| !text.contains("\"epoch\":null"));
+            while since.elapsed() < Duration::from_millis(500) || epoch == 0 || !is_heard() {
                 receiving.step(STEP).unwrap();
                 let status = server.status();
                 epoch = status.replicas.first().map_or(0, |replica| replica.epoch);

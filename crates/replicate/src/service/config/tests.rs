@@ -198,8 +198,8 @@ fn what_is_wrong_with_bounds_is_said_with_its_line() {
             "r.toml:1: cgroup none: there is none: start the application first",
         ),
         (
-            format!("{CAPTURE}bounded = \"64K\"\ncgroup = \"none\"\n"),
-            "r.toml:4: \"64K\" is not a size; write 100MB, 256MiB or 1GiB",
+            format!("{CAPTURE}bounded = \"64Q\"\ncgroup = \"none\"\n"),
+            "r.toml:4: bounded: \"64Q\" is not a size; write 64kB, 256MiB or 1GiB",
         ),
         (
             format!("{CAPTURE}bounded = \"64KiB\"\ncgroup = \"none\"\n"),
@@ -223,7 +223,7 @@ fn what_is_wrong_with_bounds_is_said_with_its_line() {
         ),
         (
             format!("{CAPTURE}rate_limit = \"0B\"\n"),
-            "r.toml:4: \"0B\" is not a size; write 100MB, 256MiB or 1GiB",
+            "r.toml:4: rate_limit: \"0B\" is not a rate; write 50MiB/s, 100MB/s or 800mbps",
         ),
     ] {
         let said = rig.complaint(&text);

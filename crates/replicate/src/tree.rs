@@ -219,7 +219,7 @@ impl Tree {
 
     fn close(&mut self, number: u64) -> Result<(), Invalid> {
         // Those of an epoch that is refused are not those of the next one.
-        let stale = std::mem::take(&mut self.next_stale);
+        let stale = take(&mut self.next_stale);
         if self.root.is_none() {
             return Err(Invalid::NoStart);
         }

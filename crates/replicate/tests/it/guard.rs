@@ -358,8 +358,9 @@ fn a_replica_that_waits_for_permission_keeps_no_segment_of_a_compacted_log() {
         };
         let mut replica = Replica::open(&log, &to, options).unwrap();
         replica.apply(None).unwrap_err();
-        // What is compacted is in no segment that is still written.
+        // What is compacted is in no segment that is still written: the first write fills it, the second begins another.
         write(&filled);
+        write(&[data(20, 0, b"more")]);
         compact(&log, 2).unwrap();
         write(&[data(20, 0, b"later"), epoch(3)]);
         replica.apply(None).unwrap_err();

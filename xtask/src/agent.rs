@@ -12,8 +12,10 @@ fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// Relative relocations take one bit each instead of 24 bytes. A linker that cannot do so says so and goes on.
-const PACKED_RELOCATIONS: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
+/// Relative relocations take one bit each instead of 24 bytes, and constants are in the segment of the code instead of in
+/// pages of their own. A linker that cannot do so says so and goes on.
+const SMALL_LAYOUT: &str =
+    "-Clink-arg=-Wl,-z,pack-relative-relocs -Clink-arg=-Wl,-z,noseparate-code";
 
 /// Builds it where `lowroad compare` looks for it: in a folder of its own beside every profile's. Returns
 /// cargo's messages, with the lints' where the crates are to be linted.
@@ -32,7 +34,7 @@ pub(crate) fn build(with_lints: bool) -> Result<Vec<Value>> {
     let flags = triple.to_uppercase().replace('-', "_");
     cargo.env(
         format!("CARGO_TARGET_{flags}_RUSTFLAGS"),
-        PACKED_RELOCATIONS,
+        SMALL_LAYOUT,
     );
     if with_lints {
         lint::enable(&mut cargo)?;

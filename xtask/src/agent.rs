@@ -32,10 +32,7 @@ pub(crate) fn build(with_lints: bool) -> Result<Vec<Value>> {
         ])
         .args(["--profile", "agent", "--target", &triple]);
     let flags = triple.to_uppercase().replace('-', "_");
-    cargo.env(
-        format!("CARGO_TARGET_{flags}_RUSTFLAGS"),
-        SMALL_LAYOUT,
-    );
+    cargo.env(format!("CARGO_TARGET_{flags}_RUSTFLAGS"), SMALL_LAYOUT);
     if with_lints {
         lint::enable(&mut cargo)?;
     }

@@ -91,7 +91,7 @@ impl TcpEndpoint {
         let before_first = u32::from(!synchronizes);
         self.start = segment.sequence.wrapping_sub(before_first);
         self.acknowledged = self.start;
-        // The bytes of this segment are no repetition.
+        // This segment repeats no earlier bytes.
         self.last = if synchronizes {
             segment.end()
         } else {

@@ -95,7 +95,7 @@ fn window(window: u16, options: &Options, version: u8, headers: u16, text: &mut 
         let mut units = units.iter().flatten().filter(|unit| **unit > 0);
         units.find_map(|unit| window.is_multiple_of(*unit).then(|| window / unit))
     };
-    // Below 100 an MSS says nothing of the window.
+    // An MSS below 100 does not determine the window.
     let is_known = window > 0 && size >= 100;
     let _ = match (multiple(&sizes), multiple(&units)) {
         (Some(times), _) if is_known => write!(text, "mss*{times}"),

@@ -43,7 +43,7 @@ impl Segment {
         self.flags & flag != 0
     }
 
-    /// What it takes of the sequence space. The payload of an RST is no part of the stream.
+    /// Sequence numbers that it consumes. The payload of an RST does not belong to the stream.
     pub(super) fn length(&self) -> u32 {
         let payload = if self.has(tcp_flag::RST) {
             0

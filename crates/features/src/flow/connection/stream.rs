@@ -126,7 +126,7 @@ impl Stream {
     }
 
     /// How many missing ranges an acknowledgement newly covers: bytes that were received, and not captured. `limit`
-    /// is the FIN's sequence number, which is no byte.
+    /// is the FIN's sequence number, which stands for no byte.
     pub(super) fn acknowledge(&mut self, acknowledgement: u32, limit: Option<u32>) -> usize {
         let up_to = limit.map_or(acknowledgement, |limit| earlier(acknowledgement, limit));
         let from = self.counted;

@@ -14,7 +14,7 @@ pub(super) mod extension {
 const HOST_NAME: u8 = 0;
 /// Bytes of a host's name (RFC 1035, 2.3.4). Each flow keeps its name, so its length has a bound.
 const LONGEST_HOST: usize = 255;
-/// Bytes of text that are kept of application protocols; no client offers so many.
+/// Limit in bytes for the names of application protocols; clients offer far fewer.
 const LONGEST_PROTOCOLS: usize = 256;
 
 #[derive(Clone, Debug)]

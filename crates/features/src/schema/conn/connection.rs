@@ -40,7 +40,7 @@ const GROUPS: &[&[Column<Flow>]] = &[
     ],
     sides!(|sent| [
         ("retransmissions", Packets, "TCP segments sent " _ " that repeat a byte, SYN or FIN that was seen, or fill a gap that was acknowledged or is older than the handshake's round trip, 3 ms where that is not known; null unless TCP.", U64(sent.map(|sent| sent.retransmissions))),
-        ("out_of_order_segments", Packets, "TCP segments sent " _ " that fill a gap in the sequence numbers and are no retransmission; null unless TCP.", U64(sent.map(|sent| sent.out_of_order))),
+        ("out_of_order_segments", Packets, "TCP segments sent " _ " that fill a gap in the sequence numbers without being retransmissions; null unless TCP.", U64(sent.map(|sent| sent.out_of_order))),
         ("zero_windows", Packets, "TCP segments sent " _ " without SYN, FIN and RST that announce a window of 0; null unless TCP.", U64(sent.map(|sent| sent.zero_windows))),
     ]),
     &[

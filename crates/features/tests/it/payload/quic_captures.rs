@@ -14,10 +14,10 @@ use super::quic::cases;
 use super::tshark::{self, QuicHello};
 use crate::common::{json_rows, run};
 
-type Said = (u32, String, String, String);
+type ClientHelloFields = (u32, String, String, String);
 
 /// What the flows of a capture have.
-fn ours(path: &Path) -> Vec<Said> {
+fn ours(path: &Path) -> Vec<ClientHelloFields> {
     let said = |version, hello: &ClientHello| {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         (
@@ -36,7 +36,7 @@ fn ours(path: &Path) -> Vec<Said> {
     ours
 }
 
-fn theirs(path: &Path) -> Vec<Said> {
+fn theirs(path: &Path) -> Vec<ClientHelloFields> {
     let said = |hello: QuicHello| {
         let ja4 = ja4(&hello);
         (hello.version, hello.sni, hello.alpn, ja4)

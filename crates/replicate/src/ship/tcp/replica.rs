@@ -165,20 +165,20 @@ impl Serving<'_> {
         while !self.shared.stops() {
             if source.is_none() {
                 match find(&self.shared.folder, held)? {
-                    Found::Nothing => {}
-                    Found::Source(found, beginning, term) => {
+                    Continuation::Nothing => {}
+                    Continuation::Source(found, beginning, term) => {
                         self.channel.say(&Message::Term(term));
                         self.channel.say(&Message::Begin(beginning));
                         self.channel.say(&Message::Tip(self.shared.tip()));
                         source = Some(*found);
                     }
-                    Found::Fork(fork) if !rewound => {
+                    Continuation::Fork(fork) if !rewound => {
                         rewound = true;
                         self.channel.say(&Message::Rewind(fork));
                         held = self.hello(Instant::now() + REWIND)?;
                         continue;
                     }
-                    Found::Fork(_) => return Err(Malformed::NotDue.into()),
+                    Continuation::Fork(_) => return Err(Malformed::NotDue.into()),
                 }
             }
             if let Some(source) = &mut source {
@@ -270,7 +270,7 @@ fn reason_of(error: &log::Error) -> Reason {
 }
 
 /// Where the log goes on behind what a replica has.
-enum Found {
+enum Continuation {
     /// Nothing was written to it.
     Nothing,
     /// And where that log begins, and its term.
@@ -279,15 +279,15 @@ enum Found {
     Fork(Fork),
 }
 
-fn find(folder: &Path, held: Option<Held>) -> Result<Found, Error> {
+fn find(folder: &Path, held: Option<Held>) -> Result<Continuation, Error> {
     let terms = log::terms(folder)?;
     let term = terms.last().map_or(Term::FIRST, |last| last.term.number);
     let mut source = Source::open(folder, 0)?;
     let Some(beginning) = source.beginning()? else {
-        return Ok(Found::Nothing);
+        return Ok(Continuation::Nothing);
     };
     let Some(held) = held else {
-        return Ok(Found::Source(Box::new(source), beginning, term));
+        return Ok(Continuation::Source(Box::new(source), beginning, term));
     };
     let refused = |reason, text| Err(Error::Refused { reason, text });
     if held.beginning.id != beginning.id {
@@ -306,7 +306,7 @@ fn find(folder: &Path, held: Option<Held>) -> Result<Found, Error> {
     let later = terms.iter().find(|later| later.term.number > held.term);
     let fork = later.and_then(|later| Some((later.record?, &later.term)));
     if let Some((record, term)) = fork.filter(|(record, _)| held.number >= *record) {
-        return Ok(Found::Fork(Fork {
+        return Ok(Continuation::Fork(Fork {
             term: term.number,
             epoch: term.epoch,
             number: record - 1,
@@ -325,7 +325,7 @@ fn find(folder: &Path, held: Option<Held>) -> Result<Found, Error> {
     let number = held.number;
     match source.read()? {
         Some(record) if record.at_ns == held.at_ns => {
-            Ok(Found::Source(Box::new(source), beginning, term))
+            Ok(Continuation::Source(Box::new(source), beginning, term))
         }
         Some(_) => refused(Reason::Diverged, format!("record {number} is another")),
         None => refused(Reason::Diverged, format!("there is no record {number}")),

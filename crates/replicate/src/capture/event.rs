@@ -33,7 +33,7 @@ pub(super) const HOOKS: [&str; 15] = [
 ];
 
 /// What is said of an event beside what happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
 /// What happened, and how it ranks among what else did.

@@ -198,7 +198,12 @@ impl Writer {
     /// As [`Self::sync`].
     pub fn seal(&mut self) -> Result<(), Error> {
         self.sync()?;
-        if self.segment.as_ref().is_some_and(|at| at.end > HEADER) {
+        let ended = match &self.segment {
+            Some(current) => current.end > HEADER,
+            // A full segment is still the last one of the log until another begins.
+            None => self.tail.last.is_some(),
+        };
+        if ended {
             self.segment = Some(self.begin()?);
         }
         Ok(())

@@ -405,6 +405,8 @@ fn no_difference(row: &Row<'_>, comparison: &Comparison, all: &Estimate) -> Stri
     }
     let smallest = smallest.map_or_else(String::new, |size| {
         let size = match row.metric.effect {
+            // Beyond that a person reads a factor, not a percentage.
+            Effect::Ratio if size >= 10.0 => format!("a factor of {}", digits_short(1.0 + size)),
             Effect::Ratio => format!("{} %", digits_short(100.0 * size)),
             Effect::Difference => quantity(size, &row.metric.unit),
         };

@@ -8,7 +8,7 @@ use crate::flow::{End, Flow};
 
 /// Why a frame is in no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejection {
     /// Of a link layer that is not read.
     LinkType,
     /// The link header, a tag or a label is cut off.
@@ -26,17 +26,17 @@ pub enum Refused {
 }
 
 /// All reasons, in the order in which they are shown.
-pub const REFUSALS: [Refused; 7] = [
-    Refused::LinkType,
-    Refused::TruncatedLink,
-    Refused::TooDeep,
-    Refused::NotIp,
-    Refused::TruncatedIp,
-    Refused::BadIp,
-    Refused::TooManyExtensions,
+pub const REFUSALS: [Rejection; 7] = [
+    Rejection::LinkType,
+    Rejection::TruncatedLink,
+    Rejection::TooDeep,
+    Rejection::NotIp,
+    Rejection::TruncatedIp,
+    Rejection::BadIp,
+    Rejection::TooManyExtensions,
 ];
 
-impl Refused {
+impl Rejection {
     pub fn name(self) -> &'static str {
         match self {
             Self::LinkType => "link_type",
@@ -52,7 +52,7 @@ impl Refused {
 
 /// What came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct InputCounters {
     /// Every frame.
     pub packets: u64,
     /// Bytes that they had on the wire.
@@ -72,7 +72,7 @@ pub struct Seen {
 
 /// What went out: packets in flows that have ended, or packets with a row of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct OutputCounters {
     pub packets: u64,
     /// Flows that have ended.
     pub flows: u64,
@@ -89,13 +89,13 @@ pub struct Exported {
 /// The account of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    pub seen: Seen,
-    pub exported: Exported,
+    pub seen: InputCounters,
+    pub exported: OutputCounters,
     /// Packets in flows that have not ended.
     pub open: u64,
 }
 
-impl Seen {
+impl InputCounters {
     /// Counts the frames of a block that nobody reads any more.
     pub(crate) fn pass_over(&mut self, block: &Block) {
         let frames = u64::try_from(block.len()).unwrap_or(0);
@@ -104,15 +104,15 @@ impl Seen {
         self.bytes += block.frames().map(|frame| frame.wire_length()).sum::<u64>();
     }
 
-    pub(crate) fn refuse(&mut self, why: Refused) {
+    pub(crate) fn refuse(&mut self, why: Rejection) {
         self.refuse_many(why, 1);
     }
 
-    pub(crate) fn refuse_many(&mut self, why: Refused, packets: u64) {
+    pub(crate) fn refuse_many(&mut self, why: Rejection, packets: u64) {
         self.refused[why as usize] += packets;
     }
 
-    pub fn refused(&self, why: Refused) -> u64 {
+    pub fn refused(&self, why: Rejection) -> u64 {
         self.refused[why as usize]
     }
 
@@ -138,7 +138,7 @@ impl Seen {
     }
 }
 
-impl Exported {
+impl OutputCounters {
     pub(crate) fn row(&mut self, flow: &Flow) {
         if flow.end == End::Early {
             self.early_rows += 1;
@@ -173,9 +173,9 @@ impl Exported {
 /// An account that does not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} packets are unaccounted for: the rows cannot be relied on")]
-pub struct Unaccounted(i128);
+pub struct Imbalance(i128);
 
-impl Classify for Unaccounted {
+impl Classify for Imbalance {
     fn class(&self) -> ErrorClass {
         ErrorClass::Failed
     }
@@ -192,10 +192,10 @@ impl Counters {
     }
 
     /// Whether every frame is accounted for.
-    pub fn check(&self) -> Result<(), Unaccounted> {
+    pub fn check(&self) -> Result<(), Imbalance> {
         match self.unaccounted() {
             0 => Ok(()),
-            packets => Err(Unaccounted(packets)),
+            packets => Err(Imbalance(packets)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use packet::pcap::Frame;
 
-use crate::counters::{Counters, Seen};
+use crate::counters::{Counters, InputCounters};
 use crate::dissect::{Fragments, Packet, Tunnels, dissect};
 use crate::filter::{Fate, Selection};
 use crate::flow::Flow;
@@ -42,7 +42,7 @@ pub struct PacketReader {
     ignore_icmp_id: bool,
     selection: Selection,
     fragments: Fragments,
-    seen: Seen,
+    seen: InputCounters,
 }
 
 impl PacketReader {
@@ -102,7 +102,7 @@ impl PacketReader {
     }
 
     /// What came in so far.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> InputCounters {
         self.seen
     }
 }

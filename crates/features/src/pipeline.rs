@@ -4,7 +4,7 @@ use arrow_schema::SchemaRef;
 
 use crate::batch::Batcher;
 use crate::column::Column;
-use crate::counters::Exported;
+use crate::counters::OutputCounters;
 use crate::dissect::Packet;
 use crate::flow::{Flow, Limits, Place, Table};
 use crate::options::Options;
@@ -20,7 +20,7 @@ pub trait Stage {
     /// Ends the flows that no packet at or after this time can belong to.
     fn sweep(&mut self, now_ns: i64);
 
-    fn exported(&self) -> Exported;
+    fn exported(&self) -> OutputCounters;
 
     /// Packets that are not exported yet.
     fn open(&self) -> u64;
@@ -49,8 +49,8 @@ pub(crate) enum FlowPipeline {
 
 /// The result of an output.
 #[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) exported: Exported,
+pub(crate) struct WriteResult {
+    pub(crate) exported: OutputCounters,
     pub(crate) rows: u64,
     pub(crate) lost_rows: u64,
     pub(crate) output: Result<(), Error>,
@@ -117,7 +117,7 @@ impl FlowPipeline {
     }
 
     /// Ends every flow, and completes the output.
-    pub(crate) fn finish(self) -> Written {
+    pub(crate) fn finish(self) -> WriteResult {
         match self {
             Self::Flows(flows) => flows.finish(),
             Self::Packets(packets) => packets.finish(),
@@ -157,7 +157,7 @@ impl Stage for FlowPipeline {
         self.stage_mut().sweep(now_ns);
     }
 
-    fn exported(&self) -> Exported {
+    fn exported(&self) -> OutputCounters {
         self.stage().exported()
     }
 
@@ -170,7 +170,7 @@ impl Stage for FlowPipeline {
 #[derive(Debug)]
 pub struct FlowStage<O> {
     table: Table,
-    exported: Exported,
+    exported: OutputCounters,
     output: O,
 }
 
@@ -178,7 +178,7 @@ impl<O: FlowOutput> FlowStage<O> {
     pub(crate) fn new(options: &Options, output: O) -> Self {
         Self {
             table: Table::new(options.timers, options.limits),
-            exported: Exported::default(),
+            exported: OutputCounters::default(),
             output,
         }
     }
@@ -202,7 +202,7 @@ impl<O: FlowOutput> Stage for FlowStage<O> {
         self.table.sweep(now_ns, &mut export);
     }
 
-    fn exported(&self) -> Exported {
+    fn exported(&self) -> OutputCounters {
         self.exported
     }
 
@@ -211,7 +211,7 @@ impl<O: FlowOutput> Stage for FlowStage<O> {
     }
 }
 
-fn export(exported: &mut Exported, output: &mut impl FlowOutput) -> impl FnMut(Box<Flow>) {
+fn export(exported: &mut OutputCounters, output: &mut impl FlowOutput) -> impl FnMut(Box<Flow>) {
     move |flow: Box<Flow>| {
         exported.row(&flow);
         output.flow(flow);
@@ -231,9 +231,9 @@ impl FlowOutput for RowWriter<Flow> {
 }
 
 impl FlowStage<RowWriter<Flow>> {
-    fn finish(mut self) -> Written {
+    fn finish(mut self) -> WriteResult {
         self.drain();
-        Written::new(self.exported, self.output.finish())
+        WriteResult::new(self.exported, self.output.finish())
     }
 }
 
@@ -260,7 +260,7 @@ impl RowStage for FlowStage<RowWriter<Flow>> {
 pub(crate) struct PacketStage<R: 'static> {
     table: Table,
     limits: Limits,
-    exported: Exported,
+    exported: OutputCounters,
     rows: RowWriter<R, R>,
 }
 
@@ -269,14 +269,14 @@ impl<R: Row> PacketStage<R> {
         Self {
             table: Table::new(options.timers, options.limits),
             limits: options.limits,
-            exported: Exported::default(),
+            exported: OutputCounters::default(),
             rows,
         }
     }
 
-    fn finish(mut self) -> Written {
+    fn finish(mut self) -> WriteResult {
         self.table.drain(&mut |flow| self.exported.flow(&flow));
-        Written::new(self.exported, self.rows.finish())
+        WriteResult::new(self.exported, self.rows.finish())
     }
 }
 
@@ -297,7 +297,7 @@ impl<R: Row> Stage for PacketStage<R> {
         self.table.sweep(now_ns, &mut |flow| exported.flow(&flow));
     }
 
-    fn exported(&self) -> Exported {
+    fn exported(&self) -> OutputCounters {
         self.exported
     }
 
@@ -325,9 +325,9 @@ impl<R: Row> RowStage for PacketStage<R> {
     }
 }
 
-impl Written {
+impl WriteResult {
     /// `finished` is the result of [`RowWriter::finish`].
-    pub(crate) fn new(exported: Exported, finished: (u64, u64, Result<(), Error>)) -> Self {
+    pub(crate) fn new(exported: OutputCounters, finished: (u64, u64, Result<(), Error>)) -> Self {
         let (rows, lost_rows, output) = finished;
         Self {
             exported,

@@ -37,7 +37,7 @@ pub struct Recorder {
 
 /// What became of frames that were to be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordingCounters {
     /// Packets that are in a file.
     pub packets: u64,
     /// Packets that found no room, in memory or on the disk.
@@ -101,8 +101,8 @@ impl Recording {
     }
 
     /// So far.
-    pub fn recorded(&self) -> Recorded {
-        Recorded {
+    pub fn recorded(&self) -> RecordingCounters {
+        RecordingCounters {
             packets: self.shared.packets.load(Ordering::Relaxed),
             lost: self.shared.lost.load(Ordering::Relaxed),
         }
@@ -110,7 +110,7 @@ impl Recording {
 
     /// Completes the capture with what its recorders have handed on: what is in it, and what went wrong
     /// first.
-    pub fn finish(mut self) -> (Recorded, Result<(), Error>) {
+    pub fn finish(mut self) -> (RecordingCounters, Result<(), Error>) {
         self.shared.finishing.store(true, Ordering::Relaxed);
         self.end();
         let error = self.shared.error().take();

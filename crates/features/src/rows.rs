@@ -10,7 +10,7 @@ use crate::sink::{Error, Sink};
 /// Rows of a batch: enough to pay for what a batch costs.
 const BATCH: usize = 2048;
 /// Rows that wait to be spread over the columns together: few enough to stay in the cache.
-const FEW: usize = 64;
+const BATCH_ROWS: usize = 64;
 
 /// Collects rows and hands them on. Once its sink has failed it counts what it keeps back.
 ///
@@ -30,7 +30,7 @@ impl<R, H: Borrow<R>> RowWriter<R, H> {
     pub fn new(batcher: &Batcher<R>, sink: Box<dyn Sink>) -> Self {
         Self {
             schema: batcher.schema().clone(),
-            rows: Vec::with_capacity(FEW),
+            rows: Vec::with_capacity(BATCH_ROWS),
             columns: batcher.columns(BATCH),
             sink,
             failed: None,
@@ -45,7 +45,7 @@ impl<R, H: Borrow<R>> RowWriter<R, H> {
 
     pub fn push(&mut self, row: H) {
         self.rows.push(row);
-        if self.rows.len() == FEW {
+        if self.rows.len() == BATCH_ROWS {
             self.gather();
             if self.columns.rows() >= BATCH {
                 self.write();

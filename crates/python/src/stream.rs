@@ -16,7 +16,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use features::live::Plan;
 use features::model::{Classifier, Search};
 use features::pcap::{self, Captures, Fault, Progress, Run};
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use features::sink::{Nowhere, Scorer};
 use features::stream::{CaptureStream, Error, LiveHandle, LiveStream, Next, SavedStream};
 use pyo3::prelude::*;

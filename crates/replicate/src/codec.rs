@@ -5,7 +5,7 @@ use crate::patterns::Patterns;
 use crate::record::field::{Cursor, Field};
 use crate::record::{Change, Entry, Record, Source, Term};
 
-pub use crate::record::field::Malformed;
+pub use crate::record::field::InvalidRecord;
 
 /// Tags of all but changes, which have those of `record::change`.
 const START: u8 = 1;
@@ -63,8 +63,8 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
 }
 
 /// # Errors
-/// [`Malformed`], unless the bytes are one record and nothing else.
-pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
+/// [`InvalidRecord`], unless the bytes are one record and nothing else.
+pub fn decode(bytes: &[u8]) -> Result<Record, InvalidRecord> {
     let mut from = Cursor(bytes);
     let number = from.u64()?;
     let at_ns = from.u64()?;
@@ -94,7 +94,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
             entry,
         })
     } else {
-        Err(Malformed::Long(from.0.len()))
+        Err(InvalidRecord::Long(from.0.len()))
     }
 }
 
@@ -104,7 +104,7 @@ fn begin_note(tag: u8, to: &mut Vec<u8>) {
     to.push(tag);
 }
 
-fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, Malformed> {
+fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, InvalidRecord> {
     match from.u8()? {
         SOURCE => Ok(Entry::Source(Source::take(from)?)),
         BARRIER => Ok(Entry::Barrier),
@@ -118,12 +118,12 @@ fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, Malformed> {
                 1 => true,
                 value => {
                     let what = "end of a renumbering";
-                    return Err(Malformed::Unknown { what, value });
+                    return Err(InvalidRecord::Unknown { what, value });
                 }
             },
             pairs: Field::take(from)?,
         }),
-        value => Err(Malformed::Unknown {
+        value => Err(InvalidRecord::Unknown {
             what: "note",
             value,
         }),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::log::{Error, Located, Place};
+use crate::log::{Error, LocatedRecord, Place};
 use crate::record::{Change, Edit, Entry, File, Renumbering};
 
 /// The block size that holes are counted in. In bytes.
@@ -30,7 +30,7 @@ pub(crate) enum Bytes {
 }
 
 impl Contents {
-    pub(crate) fn follow(&mut self, located: &Located) {
+    pub(crate) fn follow(&mut self, located: &LocatedRecord) {
         match &located.record.entry {
             Entry::Start { .. } => self.0.clear(),
             Entry::Renumber { pairs, last } => {

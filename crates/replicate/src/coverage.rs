@@ -15,7 +15,7 @@ use datapath::{Classify, ErrorClass, Missing};
 use crate::capture::{self, Capture, Options};
 use crate::record::{Change, Entry, File, Name, Origin, Part};
 use mirror::Mirror;
-use operations::{OPERATIONS, Operation, Prepared};
+use operations::{Fixture, OPERATIONS, Operation};
 use place::Place;
 
 /// Room for the events of one operation.
@@ -162,7 +162,7 @@ fn try_all(directory: &Path) -> Result<Quick, Error> {
     });
     let missed = done
         .into_iter()
-        .filter(|(index, _, done)| *done && !trial.told(*index));
+        .filter(|(index, _, done)| *done && !trial.is_reported(*index));
     Ok(Quick {
         invisible: missed.map(|(_, operation, _)| operation.name).collect(),
         copies: trial.capture.copies().then_some(exact),
@@ -174,7 +174,7 @@ fn try_all(directory: &Path) -> Result<Quick, Error> {
 struct Trial {
     capture: Capture,
     mirror: Mirror,
-    prepared: Vec<Option<Prepared>>,
+    prepared: Vec<Option<Fixture>>,
     /// Removed after everything else is gone.
     place: Place,
 }
@@ -213,7 +213,7 @@ impl Trial {
         let (verdict, cause) = match self.carry_out(index, operation) {
             Ok(()) => {
                 let entries = self.catch_up(operation.name)?;
-                let verdict = if self.told(index) {
+                let verdict = if self.is_reported(index) {
                     judge(&entries)
                 } else {
                     Verdict::Invisible
@@ -254,7 +254,7 @@ impl Trial {
     }
 
     /// Whether what was said of an operation's folder is what it has.
-    fn told(&self, index: usize) -> bool {
+    fn is_reported(&self, index: usize) -> bool {
         let Ok(name) = Name::new(Place::name(index).as_bytes()) else {
             return false;
         };

@@ -3,25 +3,25 @@
 //! it was written is an error that says where, unless it looks like that at the end of the log.
 
 mod compact;
+mod disk_usage;
 mod folder;
 mod frame;
 mod open;
 mod reader;
 mod recover;
 mod segment;
-mod stored;
 mod terms;
 mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use compact::{Compacted, Compacting, compact, compact_while};
+pub use compact::{Compacting, CompactionReport, compact, compact_while};
+pub use disk_usage::{DiskUsage, foldable, seal, try_room};
 pub use folder::{check, check_followed, check_new};
-pub use frame::LARGEST_RECORD;
-pub use reader::{Located, Place, Reader};
+pub use frame::MAX_RECORD;
+pub use reader::{LocatedRecord, Place, Reader};
 pub use segment::{Beginning, Id};
-pub use stored::{Stored, foldable, seal, try_room};
 pub use terms::{TermStart, terms};
 pub use writer::{Durability, Last, Options, Writer};
 
@@ -64,9 +64,7 @@ pub enum Error {
     Compacted { folder: PathBuf, number: u64 },
     #[error("{0}: the log was replaced by another; begin with a fresh replica")]
     Replaced(PathBuf),
-    #[error(
-        "a record of {0} bytes is larger than the log takes, {LARGEST_RECORD}: write it in parts"
-    )]
+    #[error("a record of {0} bytes is larger than the log takes, {MAX_RECORD}: write it in parts")]
     TooLarge(usize),
     #[error("record {found} was received where {expected} is due: records are missing")]
     Gap { expected: u64, found: u64 },

@@ -29,16 +29,16 @@ pub(crate) const SET_ID: u16 = 0o6000;
 /// Extended attributes that anybody may set on a file of his own.
 const HARMLESS: &[u8] = b"user.";
 /// What the owner of a directory, or of a file, needs to change what is in it, or its extended attributes.
-pub(crate) const ENTERED: u32 = 0o700;
-pub(crate) const WRITTEN: u32 = 0o600;
+pub(crate) const OWNER_RWX: u32 = 0o700;
+pub(crate) const OWNER_RW: u32 = 0o600;
 /// The names of a file's extended attributes have so many bytes at most.
-const LISTED: usize = 1 << 16;
+const MAX_XATTR_LIST: usize = 1 << 16;
 /// Blocks and inodes that are free where a file system is not full.
-const ROOM: u64 = 1024;
+const MIN_FREE: u64 = 1024;
 
 /// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct SkipCounts {
     /// Files with another owner than in the source: only root can give files away.
     pub owners: u64,
     /// Device nodes.
@@ -53,7 +53,7 @@ pub struct Left {
     pub times: u64,
 }
 
-impl AddAssign for Left {
+impl AddAssign for SkipCounts {
     fn add_assign(&mut self, other: Self) {
         self.owners += other.owners;
         self.devices += other.devices;
@@ -149,7 +149,7 @@ impl Gate {
     }
 
     /// How many calls may still pass.
-    pub fn left(&self) -> Option<u64> {
+    pub fn remaining(&self) -> Option<u64> {
         let calls = self.0.as_ref();
         calls.map(|calls| calls.left.load(Ordering::Relaxed))
     }
@@ -184,7 +184,7 @@ pub(crate) struct Maker {
     /// Whether files can be given away.
     pub(crate) owned: bool,
     pub(crate) gate: Gate,
-    pub(crate) left: Left,
+    pub(crate) left: SkipCounts,
     /// Bytes written to files.
     pub(crate) bytes: u64,
 }
@@ -195,7 +195,7 @@ impl Maker {
             privileged,
             owned: rustix::process::geteuid().is_root(),
             gate,
-            left: Left::default(),
+            left: SkipCounts::default(),
             bytes: 0,
         }
     }
@@ -316,8 +316,8 @@ impl Maker {
         // Who is not root changes the attributes of what it may write to alone.
         let open = match node.kind {
             _ if self.owned => mode,
-            Kind::Directory => mode | ENTERED,
-            _ => mode | WRITTEN,
+            Kind::Directory => mode | OWNER_RWX,
+            _ => mode | OWNER_RW,
         };
         self.change_mode(by_path, open)?;
         self.extended(node, by_path)?;
@@ -406,7 +406,7 @@ pub(crate) fn has_more(node: &Node, at: BorrowedFd<'_>, name: &OsStr) -> bool {
     let mut all = vec![0; 256];
     let mut listed = fs::llistxattr(&path, all.as_mut_slice());
     if let Err(Errno::RANGE) = listed {
-        all.resize(LISTED, 0);
+        all.resize(MAX_XATTR_LIST, 0);
         listed = fs::llistxattr(&path, all.as_mut_slice());
     }
     all.truncate(listed.unwrap_or(0));
@@ -417,7 +417,7 @@ pub(crate) fn has_more(node: &Node, at: BorrowedFd<'_>, name: &OsStr) -> bool {
 
 /// Whether the file system has room for much more than an attribute.
 fn has_room(path: &Path) -> bool {
-    fs::statvfs(path).is_ok_and(|there| there.f_bavail > ROOM && there.f_favail > ROOM)
+    fs::statvfs(path).is_ok_and(|there| there.f_bavail > MIN_FREE && there.f_favail > MIN_FREE)
 }
 
 /// The only way to what is open as a path. A symlink that is open is not followed.
@@ -427,7 +427,7 @@ pub(crate) fn by_path(fd: BorrowedFd<'_>) -> PathBuf {
 
 /// Of its extended attributes; none where there is no such thing.
 fn names(path: &Path) -> Vec<Vec<u8>> {
-    let mut names = vec![0; LISTED];
+    let mut names = vec![0; MAX_XATTR_LIST];
     let length = fs::listxattr(path, names.as_mut_slice()).unwrap_or(0);
     names.truncate(length);
     split(&names).map(<[u8]>::to_vec).collect()

@@ -8,7 +8,7 @@ use std::path::Path;
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// All patterns of a log together, in bytes: one record has them.
-const LONGEST: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// As somebody wrote them; a log keeps them so. None at all leave everything in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,21 +24,21 @@ pub struct Patterns {
 pub enum Error {
     #[error("pattern {pattern:?}: {why}")]
     Pattern { pattern: String, why: String },
-    #[error("{0} bytes of patterns: {LONGEST} at most")]
+    #[error("{0} bytes of patterns: {MAX_BYTES} at most")]
     Long(usize),
 }
 
 /// Patterns, ready to be asked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    include: Option<Included>,
+    include: Option<Inclusion>,
     exclude: Set,
     /// Something else may belong where a directory was moved to.
     anchored: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Included {
+struct Inclusion {
     names: Set,
     /// Directories below which a name may be included; none where any may lead to one.
     ways: Option<GlobSet>,
@@ -85,7 +85,7 @@ impl Filter {
     pub(crate) fn new(patterns: &Patterns) -> Result<Self, Error> {
         let all = || patterns.include.iter().chain(&patterns.exclude);
         let length = all().map(String::len).sum();
-        if length > LONGEST {
+        if length > MAX_BYTES {
             return Err(Error::Long(length));
         }
         let include = Pattern::all(&patterns.include)?;
@@ -94,7 +94,7 @@ impl Filter {
         let anchored = !include.is_empty() || exclude.iter().any(|one| one.anchored);
         let included = match include.is_empty() {
             true => None,
-            false => Some(Included {
+            false => Some(Inclusion {
                 names: Set::of(&include)?,
                 ways: ways(&include),
             }),
@@ -129,7 +129,7 @@ impl Filter {
         if in_set(&self.exclude) {
             return false;
         }
-        let Some(Included { names, ways }) = &self.include else {
+        let Some(Inclusion { names, ways }) = &self.include else {
             return true;
         };
         let leads = || {
@@ -456,9 +456,9 @@ mod tests {
                 "{error}"
             );
         }
-        let long = vec!["x".repeat(LONGEST + 1)];
+        let long = vec!["x".repeat(MAX_BYTES + 1)];
         let long = Patterns::new(long, Vec::new());
-        assert_eq!(long.check(), Err(Error::Long(LONGEST + 1)));
+        assert_eq!(long.check(), Err(Error::Long(MAX_BYTES + 1)));
     }
 
     #[test]

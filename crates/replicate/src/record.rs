@@ -57,7 +57,7 @@ pub struct Attributes {
 }
 
 /// An extended attribute: name and value.
-pub type Extended = (Vec<u8>, Vec<u8>);
+pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// Where bytes came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

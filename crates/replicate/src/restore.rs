@@ -15,13 +15,13 @@ use rustix::{fs, io::Errno};
 
 use crate::contents::Contents;
 use crate::folder::{Folder, open_beneath};
-use crate::log::{self, Located, Reader};
+use crate::log::{self, LocatedRecord, Reader};
 use crate::make::{Bytes, Fault, Gate, Maker, refuses_name};
 use crate::record::{Entry, File, Kind, Name};
 use crate::tree::Tree;
 
 /// So many names that are left out are named in warnings.
-const NAMED: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
 /// What a restored tree may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Options {
 
 /// What was made, and what was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreReport {
     pub epoch: u64,
     /// When the capture wrote that, in nanoseconds since 1970.
     pub at_ns: u64,
@@ -86,7 +86,7 @@ pub fn restore(
     epoch: Option<u64>,
     to: &Path,
     options: Options,
-) -> Result<Restored, Error> {
+) -> Result<RestoreReport, Error> {
     let epoch = match epoch {
         Some(epoch) => epoch,
         None => last_epoch(folder)?,
@@ -103,7 +103,7 @@ pub fn restore(
         path: to.to_owned(),
         cause: errno.into(),
     })?;
-    Ok(Restored {
+    Ok(RestoreReport {
         epoch,
         at_ns,
         names: filled.names,
@@ -119,7 +119,7 @@ pub fn restore(
 
 /// How far a tree is made, for another thread.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct SharedProgress {
     pub(crate) names: AtomicU64,
     /// Of files that are whole.
     pub(crate) bytes: AtomicU64,
@@ -140,7 +140,13 @@ pub(crate) fn fill(
     (top, path): (&OwnedFd, &Path),
     maker: &mut Maker,
 ) -> Result<Fill, Error> {
-    fill_telling(tree, contents, (top, path), maker, &Told::default())
+    fill_telling(
+        tree,
+        contents,
+        (top, path),
+        maker,
+        &SharedProgress::default(),
+    )
 }
 
 /// As [`fill`], and tells how far it is.
@@ -149,7 +155,7 @@ pub(crate) fn fill_telling(
     contents: &Contents,
     (top, path): (&OwnedFd, &Path),
     maker: &mut Maker,
-    told: &Told,
+    told: &SharedProgress,
 ) -> Result<Fill, Error> {
     let mut filling = Filling {
         tree,
@@ -228,7 +234,11 @@ impl State {
     }
 
     /// Goes on by the next record of the log in this folder.
-    pub(crate) fn follow(&mut self, folder: &Path, located: &Located) -> Result<(), log::Error> {
+    pub(crate) fn follow(
+        &mut self,
+        folder: &Path,
+        located: &LocatedRecord,
+    ) -> Result<(), log::Error> {
         let folded = self.tree.fold(&located.record);
         folded.map_err(|invalid| log::Error::Invalid {
             folder: folder.to_owned(),
@@ -251,7 +261,7 @@ struct Filling<'a> {
     /// Where a file of several names has its first.
     first: BTreeMap<File, (File, Name)>,
     filled: Fill,
-    told: &'a Told,
+    told: &'a SharedProgress,
 }
 
 /// A directory whose entries are being made.
@@ -359,7 +369,7 @@ impl Filling<'_> {
         if !errno.is_some_and(refuses_name) {
             return Err(error);
         }
-        if self.filled.left.len() < NAMED {
+        if self.filled.left.len() < MAX_WARNINGS {
             tracing::warn!("{error}: the file system cannot hold it; it is left out");
         }
         self.filled.left.push((directory, name.clone()));

@@ -10,6 +10,6 @@ pub mod tcp;
 mod watch;
 
 pub use key::{Key, KeyError, Signature};
-pub use sink::{Held, Sink};
+pub use sink::{CopyState, Sink};
 pub use source::Source;
 pub use watch::Watch;

@@ -28,7 +28,7 @@ pub(crate) struct Space {
 
 impl Space {
     /// What is left on the file system of an open directory, for the calling process.
-    pub(crate) fn left(directory: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn available(directory: impl AsFd) -> io::Result<Self> {
         let free = fstatvfs(&directory)?;
         let ext4 = fstatfs(&directory)?.filesystem_type() == EXT4_SUPER_MAGIC;
         let blocks = match ext4 && nix::unistd::geteuid().is_root() {

@@ -20,7 +20,7 @@ pub use node::Node;
 pub use stale::Stale;
 
 /// The largest size that a file can have.
-pub const LARGEST: u64 = i64::MAX as u64;
+pub const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 
 /// A tree, folded from records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,11 +16,11 @@ use rustix::fs::{
 use sys::file_mapping::FileMapping;
 
 use crate::data::{self, bytes};
-use crate::operation::{Area, Creation, Moment, Node, Operation, Renaming, Syncing};
+use crate::operation::{Area, Creation, Node, Operation, Renaming, Syncing, Timestamp};
 use crate::peer::Peer;
 
 /// How many files are held open, and mapped, at most.
-const MOST: usize = 4;
+const MAX_OPEN: usize = 4;
 
 /// What stays from step to step.
 #[derive(Debug)]
@@ -49,11 +49,11 @@ impl Hands {
     }
 
     pub(crate) fn holds_more(&self) -> bool {
-        self.held.len() < MOST
+        self.held.len() < MAX_OPEN
     }
 
     pub(crate) fn maps_more(&self) -> bool {
-        self.mapped.len() < MOST
+        self.mapped.len() < MAX_OPEN
     }
 
     pub(crate) fn held(&self, random: &mut Rng) -> Option<usize> {
@@ -255,7 +255,7 @@ fn attributes(root: &Path, operation: &Operation) -> io::Result<()> {
     Ok(())
 }
 
-fn timestamps(modified: Option<Moment>) -> Timestamps {
+fn timestamps(modified: Option<Timestamp>) -> Timestamps {
     let omit = Timespec {
         tv_sec: 0,
         tv_nsec: UTIME_OMIT,

@@ -16,9 +16,9 @@ use crate::operation::{
 use crate::tree::Tree;
 
 /// Directories nest no deeper: names of 255 bytes must still fit a path.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 /// A tree larger than this only shrinks.
-const MOST: usize = 120;
+const MAX_FILES: usize = 120;
 /// Most writes end below.
 const USUAL_SIZE: u64 = 192 * 1024;
 /// A few reach so far, and leave a hole.
@@ -132,7 +132,7 @@ impl Fuzz {
                 | Operation::Symlink { .. }
                 | Operation::Link { .. }
         );
-        !grows || self.tree.len() < MOST
+        !grows || self.tree.len() < MAX_FILES
     }
 
     fn create(&mut self) -> Option<Operation> {
@@ -272,7 +272,7 @@ impl Fuzz {
 
     fn mkdir(&mut self) -> Option<Operation> {
         let path = self.name();
-        let deep = path.components().count() >= DEEPEST;
+        let deep = path.components().count() >= MAX_DEPTH;
         let mode = self.mode();
         (!deep).then_some(Operation::Mkdir { path, mode })
     }
@@ -320,7 +320,7 @@ impl Fuzz {
         let taken = how == Renaming::Exchange || self.random.u8(0..3) == 0;
         let to = if taken { self.anything()? } else { self.name() };
         let depth = self.tree.depth_below(&from) + to.components().count();
-        (depth <= DEEPEST).then_some(Operation::Rename { from, to, how })
+        (depth <= MAX_DEPTH).then_some(Operation::Rename { from, to, how })
     }
 
     fn unlink(&mut self) -> Option<Operation> {

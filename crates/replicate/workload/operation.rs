@@ -15,7 +15,7 @@ pub(crate) struct Area {
 }
 
 /// Whole seconds since 1970 and nanoseconds.
-pub(crate) type Moment = (i64, u32);
+pub(crate) type Timestamp = (i64, u32);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -151,7 +151,7 @@ pub(crate) enum Operation {
     /// None: now.
     Times {
         path: PathBuf,
-        modified: Option<Moment>,
+        modified: Option<Timestamp>,
     },
     SetExtended {
         path: PathBuf,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use datapath::Missing;
 use features::Options;
-use features::kernel::{Subject, Timed, Trial};
+use features::kernel::{RunTime, Subject, Trial};
 use features::live::datapaths;
 use features::pcap::{Progress, Run};
 use features::schema::Schema;
@@ -149,7 +149,7 @@ fn run(
     options: &Options,
     frames: &Frames,
     progress: &Progress,
-) -> Result<Timed, datapath::Error> {
+) -> Result<RunTime, datapath::Error> {
     let no_cpu = |error| datapath::Error::failed("staying on one CPU", error);
     let cpus = sched::allowed_cpus().map_err(no_cpu)?;
     // Most devices interrupt the first CPU.

@@ -11,7 +11,7 @@ use crate::key::{Endpoint, Key, Sender};
 /// A reassembly that takes longer has failed (RFC 8200 section 4.5: 60 s; Linux: 30 s).
 const LIFETIME_NS: i64 = 30_000_000_000;
 /// First fragments remembered at a time; older ones make room.
-const MOST: usize = 8192;
+const CAPACITY: usize = 8192;
 
 /// First fragments seen lately.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Fragments {
             return;
         }
         let place = self.next;
-        self.next = (self.next + 1) % MOST;
+        self.next = (self.next + 1) % CAPACITY;
         if place < self.seen.len() {
             self.forget(place);
             self.seen[place] = first;

@@ -5,13 +5,13 @@ use packet::pcap::Frame;
 use packet::{ethertype, protocol};
 
 use super::{Link, Packet, transport};
-use crate::counters::Refused;
+use crate::counters::Rejection;
 use crate::key::{Endpoint, Key, mapped};
 
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
 /// RFC 8200 section 5.
-const V6_LEAST_MTU: usize = 1280;
+const V6_MIN_MTU: usize = 1280;
 
 /// RFC 5533: an extension header.
 const SHIM6: u8 = 140;
@@ -37,7 +37,7 @@ struct Network {
 }
 
 /// Reads the IP header at `link.l3` and what follows it.
-pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Refused> {
+pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Rejection> {
     let on_wire = (frame.original_length as usize).max(frame.bytes.len());
     let bytes = frame.bytes.get(link.l3..).unwrap_or(&[]);
     let room = on_wire - link.l3.min(on_wire);
@@ -45,8 +45,8 @@ pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Refu
     let network = match (link.ethertype, bytes.first().map(|first| first >> 4)) {
         (ethertype::IPV4, Some(4)) => v4(bytes, room)?,
         (_, Some(6)) => v6(bytes, room)?,
-        (_, Some(_)) => return Err(Refused::BadIp),
-        (_, None) => return Err(Refused::TruncatedIp),
+        (_, Some(_)) => return Err(Rejection::BadIp),
+        (_, None) => return Err(Rejection::TruncatedIp),
     };
     let end = network.length.min(bytes.len());
     let rest = bytes.get(network.header.min(end)..end).unwrap_or(&[]);
@@ -97,21 +97,21 @@ pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Refu
     })
 }
 
-fn v4(bytes: &[u8], room: usize) -> Result<Network, Refused> {
-    let ip = bytes.get(..V4_HEADER).ok_or(Refused::TruncatedIp)?;
+fn v4(bytes: &[u8], room: usize) -> Result<Network, Rejection> {
+    let ip = bytes.get(..V4_HEADER).ok_or(Rejection::TruncatedIp)?;
     let header = usize::from(ip[0] & 0x0f) * 4;
     if header < V4_HEADER {
-        return Err(Refused::BadIp);
+        return Err(Rejection::BadIp);
     }
     if bytes.len() < header {
-        return Err(Refused::TruncatedIp);
+        return Err(Rejection::TruncatedIp);
     }
     let declared = usize::from(u16_at(ip, 2));
     // A device that segments by itself may be handed a length of zero.
     let aggregated = declared == 0;
     let length = if aggregated { room } else { declared };
     if length < header {
-        return Err(Refused::BadIp);
+        return Err(Rejection::BadIp);
     }
     let offset = u16_at(ip, 6);
     let mut network = Network {
@@ -140,13 +140,13 @@ fn v4(bytes: &[u8], room: usize) -> Result<Network, Refused> {
     Ok(network)
 }
 
-fn v6(bytes: &[u8], room: usize) -> Result<Network, Refused> {
-    let ip = bytes.get(..V6_HEADER).ok_or(Refused::TruncatedIp)?;
+fn v6(bytes: &[u8], room: usize) -> Result<Network, Rejection> {
+    let ip = bytes.get(..V6_HEADER).ok_or(Rejection::TruncatedIp)?;
     let declared = usize::from(u16_at(ip, 4));
     // TCP that the device is to segment: a shorter packet never has to be.
-    let aggregated = declared == 0 && ip[6] == protocol::TCP && room > V6_LEAST_MTU;
+    let aggregated = declared == 0 && ip[6] == protocol::TCP && room > V6_MIN_MTU;
     let payload = match (declared, ip[6]) {
-        (0, protocol::HOP_BY_HOP) => jumbo_payload(bytes).ok_or(Refused::BadIp)?,
+        (0, protocol::HOP_BY_HOP) => jumbo_payload(bytes).ok_or(Rejection::BadIp)?,
         _ if aggregated => room - V6_HEADER,
         _ => declared,
     };
@@ -194,7 +194,7 @@ fn jumbo_payload(bytes: &[u8]) -> Option<usize> {
 
 /// Walks the extension headers (RFC 8200 section 4; AH also in IPv4) up to the transport, or to a
 /// later fragment's data. A chain that does not end within the packet makes it none.
-fn extensions(bytes: &[u8], network: &mut Network) -> Result<(), Refused> {
+fn extensions(bytes: &[u8], network: &mut Network) -> Result<(), Rejection> {
     while is_extension(network.protocol) && network.fragment != Fragment::Later {
         let at = network.header;
         let Some(extension) = bytes.get(at..at + 8) else {
@@ -218,11 +218,11 @@ fn extensions(bytes: &[u8], network: &mut Network) -> Result<(), Refused> {
 }
 
 /// Why a header that ends at `end` is not whole: the packet is too short, or what was kept of it.
-fn cut_off(network: &Network, end: usize) -> Refused {
+fn cut_off(network: &Network, end: usize) -> Rejection {
     if end > network.length {
-        Refused::BadIp
+        Rejection::BadIp
     } else {
-        Refused::TruncatedIp
+        Rejection::TruncatedIp
     }
 }
 

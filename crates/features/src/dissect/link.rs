@@ -3,7 +3,7 @@
 use packet::ethertype;
 
 /// More tags, labels or sessions than this is an attack, not a network.
-const MOST_LAYERS: usize = 20;
+const MAX_LAYERS: usize = 20;
 
 /// Link types, by the numbers of the registry of tcpdump.org.
 mod link_type {
@@ -30,7 +30,7 @@ mod layer {
     /// Provider backbone bridges (IEEE 802.1ah): a service tag, and the customer's frame.
     pub(super) const BACKBONE_SERVICE: u16 = 0x88e7;
     /// Up to it, an Ethernet type field is a length and an LLC header follows.
-    pub(super) const LONGEST: u16 = 1500;
+    pub(super) const MAX_LENGTH_FIELD: u16 = 1500;
 }
 
 /// Bytes of an Ethernet header, and of its two addresses.
@@ -106,7 +106,7 @@ pub(super) fn ethernet(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
 /// something else follows.
 pub(super) fn unwrap_layers(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     // Once more, to see what is behind the last.
-    for _ in 0..=MOST_LAYERS {
+    for _ in 0..=MAX_LAYERS {
         match link.ethertype {
             ethertype::VLAN | ethertype::QINQ | layer::QINQ_OLD => {
                 let tag = u16_at(bytes, link.l3)?;
@@ -132,7 +132,7 @@ pub(super) fn unwrap_layers(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwo
                 link.ethertype = u16_at(bytes, link.l3 + SERVICE_TAG + ADDRESSES)?;
                 link.l3 += SERVICE_TAG + ETHERNET_HEADER;
             }
-            length if length <= layer::LONGEST => match llc(bytes, link.l3) {
+            length if length <= layer::MAX_LENGTH_FIELD => match llc(bytes, link.l3) {
                 Some((ethertype, size)) => {
                     link.ethertype = ethertype;
                     link.l3 += size;
@@ -170,7 +170,7 @@ fn of_family(bytes: &[u8], link_type: u32) -> Result<u16, NoNetwork> {
     Ok(match (family, u16::try_from(family)) {
         (2, _) => by_version(&bytes[4..])?,
         (24 | 28 | 30, _) => ethertype::IPV6,
-        (_, Ok(ethertype)) if of_machine && ethertype > layer::LONGEST => ethertype,
+        (_, Ok(ethertype)) if of_machine && ethertype > layer::MAX_LENGTH_FIELD => ethertype,
         _ => 0,
     })
 }

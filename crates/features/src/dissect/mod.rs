@@ -19,7 +19,7 @@ pub use tunnel::{Tunnel, Tunnels};
 use packet::ethertype;
 use packet::pcap::Frame;
 
-use crate::counters::Refused;
+use crate::counters::Rejection;
 use crate::key::{Endpoint, Key, Sender};
 
 /// TCP flag bits.
@@ -145,14 +145,14 @@ impl Packet<'_> {
 }
 
 /// Reads a frame, and says why where there is no packet in it.
-pub fn dissect<'a>(frame: &Frame<'a>, tunnels: Tunnels) -> Result<Packet<'a>, Refused> {
+pub fn dissect<'a>(frame: &Frame<'a>, tunnels: Tunnels) -> Result<Packet<'a>, Rejection> {
     let link = link::read(frame.link_type, frame.bytes).map_err(|why| match why {
-        link::NoNetwork::LinkType => Refused::LinkType,
-        link::NoNetwork::CutOff => Refused::TruncatedLink,
-        link::NoNetwork::TooDeep => Refused::TooDeep,
+        link::NoNetwork::LinkType => Rejection::LinkType,
+        link::NoNetwork::CutOff => Rejection::TruncatedLink,
+        link::NoNetwork::TooDeep => Rejection::TooDeep,
     })?;
     if !matches!(link.ethertype, ethertype::IPV4 | ethertype::IPV6) {
-        return Err(Refused::NotIp);
+        return Err(Rejection::NotIp);
     }
     match tunnels {
         Tunnels::Outer => ip::read(frame, link),

@@ -10,7 +10,7 @@ const DCCP: u8 = 33;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 
-const SMALLEST_TCP: usize = 20;
+const MIN_TCP_HEADER: usize = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Transport {
@@ -79,12 +79,12 @@ fn udp(bytes: &[u8], version: u8, room: usize, fragment: Fragment) -> Transport 
 }
 
 fn tcp(bytes: &[u8], room: usize) -> Transport {
-    let mut transport = with_ports(bytes, room, SMALLEST_TCP);
-    let Some(header) = bytes.get(..SMALLEST_TCP) else {
+    let mut transport = with_ports(bytes, room, MIN_TCP_HEADER);
+    let Some(header) = bytes.get(..MIN_TCP_HEADER) else {
         return transport;
     };
     let size = usize::from(header[12] >> 4) * 4;
-    if size < SMALLEST_TCP || size > room {
+    if size < MIN_TCP_HEADER || size > room {
         transport.malformed = true;
         transport.headless = true;
     } else {
@@ -92,7 +92,7 @@ fn tcp(bytes: &[u8], room: usize) -> Transport {
         transport.headless = bytes.len() < size;
     }
     let flags = header[13];
-    let options = bytes.get(SMALLEST_TCP..transport.header).unwrap_or(&[]);
+    let options = bytes.get(MIN_TCP_HEADER..transport.header).unwrap_or(&[]);
     transport.tcp = Some(Tcp {
         flags,
         reserved: header[12] & 0x0f,

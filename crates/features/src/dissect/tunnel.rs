@@ -30,7 +30,7 @@ const GTP_USER: u16 = 2152;
 const TRANSPARENT_BRIDGING: u16 = 0x6558;
 
 /// Tunnels in tunnels beyond this stay unopened.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// The identifier in a tunnel header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Tunnel {
 }
 
 /// The contents of a tunnel packet.
-struct Inside<'a> {
+struct TunnelPayload<'a> {
     ethertype: u16,
     tunnel: Option<Tunnel>,
     bytes: &'a [u8],
@@ -78,7 +78,7 @@ struct Inside<'a> {
 /// Opens tunnels as long as a sound packet is inside.
 pub(super) fn innermost<'a>(frame: &Frame<'a>, outer: Packet<'a>) -> Packet<'a> {
     let mut packet = outer;
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         let Some(inner) = inside(&packet).and_then(|inside| open(frame, &packet, &inside)) else {
             break;
         };
@@ -88,7 +88,11 @@ pub(super) fn innermost<'a>(frame: &Frame<'a>, outer: Packet<'a>) -> Packet<'a> 
 }
 
 /// The packet in a tunnel, with the frame's time, wire length, tag and hardware addresses.
-fn open<'a>(frame: &Frame<'a>, outer: &Packet<'a>, inside: &Inside<'a>) -> Option<Packet<'a>> {
+fn open<'a>(
+    frame: &Frame<'a>,
+    outer: &Packet<'a>,
+    inside: &TunnelPayload<'a>,
+) -> Option<Packet<'a>> {
     let mut link = Link {
         l3: 0,
         ethertype: inside.ethertype,
@@ -121,7 +125,7 @@ fn captured(frame: &Frame<'_>) -> u32 {
     u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX)
 }
 
-fn inside<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
+fn inside<'a>(packet: &Packet<'a>) -> Option<TunnelPayload<'a>> {
     if packet.fragment != Fragment::None {
         return None;
     }
@@ -135,8 +139,8 @@ fn inside<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
     }
 }
 
-fn plain(ethertype: u16, bytes: &[u8]) -> Option<Inside<'_>> {
-    Some(Inside {
+fn plain(ethertype: u16, bytes: &[u8]) -> Option<TunnelPayload<'_>> {
+    Some(TunnelPayload {
         ethertype,
         tunnel: None,
         bytes,
@@ -144,7 +148,7 @@ fn plain(ethertype: u16, bytes: &[u8]) -> Option<Inside<'_>> {
 }
 
 /// GRE of version 0 (RFC 2784, RFC 2890) with checksum, key and sequence number.
-fn gre(bytes: &[u8]) -> Option<Inside<'_>> {
+fn gre(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     let header = bytes.get(..4)?;
     let flags = u16_at(header, 0);
     if flags & 7 != 0 {
@@ -164,7 +168,7 @@ fn gre(bytes: &[u8]) -> Option<Inside<'_>> {
         at += 4;
     }
     let ethertype = u16_at(header, 2);
-    Some(Inside {
+    Some(TunnelPayload {
         ethertype,
         tunnel: key.map(|key| nvgre(flags, ethertype, key).unwrap_or(Tunnel::Gre(key))),
         bytes: bytes.get(at..)?,
@@ -180,7 +184,7 @@ fn nvgre(flags: u16, ethertype: u16, key: u32) -> Option<Tunnel> {
 }
 
 /// Tunnels that UDP's destination port announces.
-fn udp_tunnel<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
+fn udp_tunnel<'a>(packet: &Packet<'a>) -> Option<TunnelPayload<'a>> {
     let bytes = packet.payload;
     match packet.key.endpoint(packet.sender.other()).port {
         VXLAN => vxlan(bytes),
@@ -191,9 +195,9 @@ fn udp_tunnel<'a>(packet: &Packet<'a>) -> Option<Inside<'a>> {
 }
 
 /// RFC 7348: the flag that says the network identifier is valid, and that.
-fn vxlan(bytes: &[u8]) -> Option<Inside<'_>> {
+fn vxlan(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     let header = bytes.get(..8)?;
-    (header[0] & 0x08 != 0).then(|| Inside {
+    (header[0] & 0x08 != 0).then(|| TunnelPayload {
         ethertype: TRANSPARENT_BRIDGING,
         tunnel: Some(Tunnel::Vxlan(identifier(header))),
         bytes: &bytes[8..],
@@ -201,12 +205,12 @@ fn vxlan(bytes: &[u8]) -> Option<Inside<'_>> {
 }
 
 /// RFC 8926: version 0, options skipped.
-fn geneve(bytes: &[u8]) -> Option<Inside<'_>> {
+fn geneve(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     let header = bytes.get(..8)?;
     if header[0] >> 6 != 0 {
         return None;
     }
-    Some(Inside {
+    Some(TunnelPayload {
         ethertype: u16_at(header, 2),
         tunnel: Some(Tunnel::Geneve(identifier(header))),
         bytes: bytes.get(8 + usize::from(header[0] & 0x3f) * 4..)?,
@@ -219,7 +223,7 @@ fn identifier(header: &[u8]) -> u32 {
 }
 
 /// GTPv1-U (3GPP TS 29.281): a G-PDU without or with its optional word and extension headers.
-fn gtp(bytes: &[u8]) -> Option<Inside<'_>> {
+fn gtp(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     const G_PDU: u8 = 255;
     let header = bytes.get(..8)?;
     if header[0] >> 5 != 1 || header[0] & 0x10 == 0 || header[1] != G_PDU {
@@ -244,7 +248,7 @@ fn gtp(bytes: &[u8]) -> Option<Inside<'_>> {
         6 => ethertype::IPV6,
         _ => return None,
     };
-    Some(Inside {
+    Some(TunnelPayload {
         ethertype,
         tunnel: Some(Tunnel::Gtp(
             u32::from(u16_at(header, 4)) << 16 | u32::from(u16_at(header, 6)),

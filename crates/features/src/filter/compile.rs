@@ -3,7 +3,7 @@
 use super::Error;
 use super::expression::{Expression, Network, Ports, Sides, Test};
 use super::networks::{self, NetworkSet};
-use super::program::{Check, End, Field, MOST_STEPS, PortSet, Program, Step, Target};
+use super::program::{Check, End, Field, MAX_STEPS, PortSet, Program, Step, Target};
 
 /// A program in the making. Steps are in reverse: a target is the place of a step in this order until the
 /// end.
@@ -153,8 +153,8 @@ impl Compiler {
 
     fn step(&mut self, check: Check, on_true: Target, on_false: Target) -> Result<Target, Error> {
         let at = self.steps.len();
-        if at == MOST_STEPS {
-            return Err(Error::new(1, format!("more than {MOST_STEPS} steps")));
+        if at == MAX_STEPS {
+            return Err(Error::new(1, format!("more than {MAX_STEPS} steps")));
         }
         self.steps.push(Step {
             check,

@@ -7,9 +7,9 @@ use super::expression::Network;
 use super::operand;
 
 /// Networks in one file.
-const MOST: usize = 1 << 20;
+const MAX_NETWORKS: usize = 1 << 20;
 /// A line that is longer is none of ours.
-const LONGEST: u64 = 4096;
+const MAX_LINE_BYTES: u64 = 4096;
 
 /// Networks of which none contains another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) fn read(path: &str) -> Result<Vec<Network>, String> {
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
-        let mut limited = std::io::Read::take(&mut lines, LONGEST);
+        let mut limited = std::io::Read::take(&mut lines, MAX_LINE_BYTES);
         if limited.read_until(b'\n', &mut line).map_err(wrong)? == 0 {
             break;
         }
@@ -59,8 +59,8 @@ pub(super) fn read(path: &str) -> Result<Vec<Network>, String> {
         if text.is_empty() {
             continue;
         }
-        if networks.len() == MOST {
-            return Err(at(&format!("more than {MOST} networks")));
+        if networks.len() == MAX_NETWORKS {
+            return Err(at(&format!("more than {MAX_NETWORKS} networks")));
         }
         networks.push(operand::network(text).map_err(|what| at(&what))?);
     }

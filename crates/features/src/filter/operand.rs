@@ -69,8 +69,8 @@ pub(super) fn expected(what: &str, found: &str) -> String {
 
 /// As much of a text as a line of an error has room for.
 fn quoted(text: &str) -> String {
-    const ROOM: usize = 50;
-    let short: String = text.chars().take(ROOM).collect();
+    const MAX_QUOTE: usize = 50;
+    let short: String = text.chars().take(MAX_QUOTE).collect();
     let more = if short.len() < text.len() { "..." } else { "" };
     format!("{short:?}{more}")
 }

@@ -13,11 +13,11 @@ use super::operand;
 use super::token::{Kind, Token, Tokens};
 
 /// Parentheses and negations in each other.
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 /// Tests in an expression.
-const MOST_TESTS: usize = 512;
+const MAX_TESTS: usize = 512;
 /// Operands in one list.
-const MOST_OPERANDS: usize = 65_536;
+const MAX_OPERANDS: usize = 65_536;
 
 const TEST: &str = "a test as tcp, dst port 443 or net 10.0.0.0/8";
 
@@ -137,8 +137,8 @@ impl<'a> Parser<'a> {
         at: Token<'a>,
         read: impl FnOnce(&mut Self) -> Result<Expression, Error>,
     ) -> Result<Expression, Error> {
-        if self.depth == DEEPEST {
-            let what = format!("more than {DEEPEST} parentheses and negations in each other");
+        if self.depth == MAX_DEPTH {
+            let what = format!("more than {MAX_DEPTH} parentheses and negations in each other");
             return Err(Error::new(at.column, what));
         }
         self.depth += 1;
@@ -327,8 +327,8 @@ impl<'a> Parser<'a> {
     fn comma_list<T>(&mut self, read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, Error> {
         let mut list = vec![self.one(read)?];
         while self.next.kind == Kind::Comma {
-            if list.len() == MOST_OPERANDS {
-                let what = format!("more than {MOST_OPERANDS} in one list; net in FILE takes more");
+            if list.len() == MAX_OPERANDS {
+                let what = format!("more than {MAX_OPERANDS} in one list; net in FILE takes more");
                 return Err(Error::new(self.next.column, what));
             }
             self.advance()?;
@@ -346,9 +346,9 @@ impl<'a> Parser<'a> {
 
     fn count(&mut self) -> Result<(), Error> {
         self.tests += 1;
-        if self.tests > MOST_TESTS {
+        if self.tests > MAX_TESTS {
             let what = "lists with commas, and net in FILE, are one";
-            let what = format!("more than {MOST_TESTS} tests; {what}");
+            let what = format!("more than {MAX_TESTS} tests; {what}");
             return Err(Error::new(self.next.column, what));
         }
         Ok(())

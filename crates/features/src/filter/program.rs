@@ -8,7 +8,7 @@ use super::expression::Network;
 use super::networks::NetworkSet;
 
 /// Steps of a program.
-pub(super) const MOST_STEPS: usize = 2048;
+pub(super) const MAX_STEPS: usize = 2048;
 /// Words of 64 bits that have a bit for each port.
 pub(crate) const PORT_WORDS: usize = 1024;
 
@@ -38,7 +38,7 @@ pub(crate) enum Target {
 }
 
 /// The end of packets that a filter is false for.
-pub(crate) const FILTERED: u16 = 0x7fff;
+pub(crate) const REJECT: u16 = 0x7fff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {

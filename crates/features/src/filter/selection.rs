@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::compile::Compiler;
 use super::limit::Limiter;
-use super::program::{FILTERED, Program, Target};
+use super::program::{Program, REJECT, Target};
 use super::sample::{Rate, Unit};
 use super::{Error, parse};
 use crate::dissect::Packet;
 
 /// Classes of packets besides the base: MOST_TIERS of bpf/sample.h.
-pub(crate) const MOST_TIERS: usize = 15;
+pub(crate) const MAX_TIERS: usize = 15;
 
 /// What is wanted. The default keeps everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,10 +39,10 @@ pub struct Tier {
 
 /// Compiled rules; the default keeps everything. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection(Option<Arc<Compiled>>);
+pub struct Selection(Option<Arc<CompiledRules>>);
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRules {
     rules: Rules,
     /// None where no packet is looked at.
     pub(crate) program: Option<Program>,
@@ -91,7 +91,7 @@ impl Rules {
 impl Selection {
     /// Compiles rules, and reads the files that they name.
     pub fn new(rules: Rules) -> Result<Self, WrongRule> {
-        if rules.tiers.len() > MOST_TIERS {
+        if rules.tiers.len() > MAX_TIERS {
             return Err(WrongRule::TooManyTiers);
         }
         if rules.filter.is_none() && !rules.is_sampling() && rules.most_per_second.is_none() {
@@ -107,12 +107,12 @@ impl Selection {
         }
         if let Some(filter) = &rules.filter {
             parse::parse(filter)
-                .and_then(|expression| compiler.add(&expression, next, Target::End(FILTERED)))
+                .and_then(|expression| compiler.add(&expression, next, Target::End(REJECT)))
                 .map_err(WrongRule::Filter)?;
         }
         let rates = [rules.rate].into_iter();
         let rates = rates.chain(rules.tiers.iter().map(|tier| tier.rate));
-        Ok(Self(Some(Arc::new(Compiled {
+        Ok(Self(Some(Arc::new(CompiledRules {
             program: compiler.finish(),
             rates: rates.collect(),
             limiter: rules.most_per_second.map(Limiter::new),
@@ -152,12 +152,12 @@ impl Selection {
             .collect()
     }
 
-    pub(crate) fn compiled(&self) -> Option<&Compiled> {
+    pub(crate) fn compiled(&self) -> Option<&CompiledRules> {
         self.0.as_deref()
     }
 }
 
-impl Compiled {
+impl CompiledRules {
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -167,7 +167,7 @@ impl Compiled {
             .program
             .as_ref()
             .map_or(0, |program| program.run(packet));
-        if class == FILTERED {
+        if class == REJECT {
             return Fate::Filtered;
         }
         let rate = self.rates[usize::from(class)];
@@ -187,7 +187,7 @@ impl fmt::Display for WrongRule {
         match self {
             Self::Filter(error) => write!(f, "filter: {error}"),
             Self::Tier(index, error) => write!(f, "tier {}: {error}", index + 1),
-            Self::TooManyTiers => write!(f, "there can be {MOST_TIERS} tiers"),
+            Self::TooManyTiers => write!(f, "there can be {MAX_TIERS} tiers"),
         }
     }
 }

@@ -27,7 +27,7 @@ impl Default for Gaps {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
     /// Those that came to their end: of most flows, none.
-    ended: Option<Box<Ended>>,
+    ended: Option<Box<PeriodStats>>,
     /// How long the present one lasts.
     open_ns: u64,
     /// Gaps that started another subflow.
@@ -36,7 +36,7 @@ pub struct Periods {
 
 /// Periods that came to their end. A long gap ends an active one, and is an idle one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ended {
+struct PeriodStats {
     active: Times,
     idle: Times,
 }
@@ -44,9 +44,9 @@ struct Ended {
 impl Periods {
     /// From active and idle ones that have ended, and how long the present one lasts.
     pub(crate) fn new(active: Times, idle: Times, open_ns: u64, subflow_gaps: u64) -> Self {
-        let ended = Ended { active, idle };
+        let ended = PeriodStats { active, idle };
         Self {
-            ended: (ended != Ended::default()).then(|| Box::new(ended)),
+            ended: (ended != PeriodStats::default()).then(|| Box::new(ended)),
             open_ns,
             subflow_gaps,
         }
@@ -84,7 +84,7 @@ impl Periods {
 }
 
 /// Packets with payload in a row that make a bulk.
-const SMALLEST_BULK: u64 = 4;
+const MIN_BULK_PACKETS: u64 = 4;
 
 /// Bulks of one direction: at least four packets with payload, without a long gap, and without a
 /// packet with payload from the other side in between.
@@ -122,12 +122,12 @@ impl Bulks {
         }
         self.run.packets += 1;
         self.run.bytes += u64::from(payload);
-        if self.run.packets == SMALLEST_BULK {
+        if self.run.packets == MIN_BULK_PACKETS {
             self.count += 1;
             self.packets += self.run.packets;
             self.bytes += self.run.bytes;
             self.duration_ns += self.run.duration_ns;
-        } else if self.run.packets > SMALLEST_BULK {
+        } else if self.run.packets > MIN_BULK_PACKETS {
             self.packets += 1;
             self.bytes += u64::from(payload);
             self.duration_ns += gap;

@@ -7,7 +7,7 @@ use crate::payload::tls::{ClientHello, Reason, Search};
 use crate::payload::{dns, entropy};
 
 /// Bytes of unfinished ClientHellos in all flows of a table: beyond it, the next one is given up.
-pub(super) const MOST_GATHERED: usize = 64 << 20;
+pub(super) const MAX_HELLO_BYTES: usize = 64 << 20;
 
 /// Which of the two directions: 0 forward, 1 backward.
 pub(super) type Which = usize;
@@ -17,11 +17,11 @@ pub(super) type Which = usize;
 pub struct Contents {
     /// The direction has nothing more to tell.
     done: [bool; 2],
-    found: Option<Box<Found>>,
+    found: Option<Box<FlowText>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Found {
+struct FlowText {
     entropy: [Option<f64>; 2],
     dns_name: Option<String>,
     hello: Option<ClientHello>,
@@ -32,7 +32,7 @@ struct Found {
 }
 
 /// No entropy is NaN.
-impl Eq for Found {}
+impl Eq for FlowText {}
 
 impl Contents {
     /// Where no payload is ever read.
@@ -91,7 +91,7 @@ impl Contents {
         *gathered -= found.gathered();
         found.search(packet, direction, first);
         *gathered += found.gathered();
-        if *gathered > MOST_GATHERED {
+        if *gathered > MAX_HELLO_BYTES {
             *gathered -= found.give_up(direction);
         }
         self.done = [0, 1].map(|direction| self.done[direction] || found.is_over(direction));
@@ -107,7 +107,7 @@ impl Contents {
     }
 }
 
-impl Found {
+impl FlowText {
     fn name(&mut self, packet: &Packet<'_>) {
         if packet.headless || self.dns_name.is_some() {
             return;
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn beyond_the_bound_the_next_hello_is_given_up() {
-        let mut gathered = MOST_GATHERED;
+        let mut gathered = MAX_HELLO_BYTES;
         let mut contents = Contents::default();
         read(&mut contents, &mut gathered);
-        assert_eq!((gathered, contents.has_gap()), (MOST_GATHERED, true));
+        assert_eq!((gathered, contents.has_gap()), (MAX_HELLO_BYTES, true));
         assert_eq!(contents.done, [true, false]);
     }
 }

@@ -16,14 +16,14 @@ use super::bell::Bell;
 use super::clock;
 use super::failed;
 use super::image::Image;
+use super::kernel_rows::KernelRows;
 use super::models::{Answers, Models};
-use super::outlet::Outlet;
 use super::selection::{Maps, OpenMaps};
 use super::settings::Settings;
 use super::skel::flow::{FlowSkel, FlowSkelBuilder, OpenFlowSkel, types};
 use super::skel::flow_tc::{FlowTcSkel, FlowTcSkelBuilder, OpenFlowTcSkel};
 use super::steer::{self, Steering};
-use super::sweep::{Sweep, Swept};
+use super::sweep::{Sweep, SweepProgress};
 use super::tables::Tables;
 use crate::flow::{End, Flow};
 
@@ -97,7 +97,7 @@ pub struct FlowPlane {
     tables: Tables,
     accounts: Accounts,
     clock: Map<u32, u64>,
-    outlet: Outlet,
+    outlet: KernelRows,
     sweep: Sweep,
     /// None where the programs were loaded without.
     models: Option<Models>,
@@ -144,7 +144,7 @@ impl FlowPlane {
             tables: Tables::make(&skeleton.tables, &skeleton.queues, settings.flows_per_cpu)?,
             accounts: skeleton.accounts,
             clock: skeleton.clock,
-            outlet: Outlet::new(ring, bell, settings),
+            outlet: KernelRows::new(ring, bell, settings),
             models: skeleton.models,
             sweep: Sweep::new(
                 settings.options.timers,
@@ -228,7 +228,7 @@ impl FlowPlane {
         horizon_ns: i64,
         budget: Duration,
         export: &mut impl FnMut(Box<Flow>),
-    ) -> Result<Swept, Error> {
+    ) -> Result<SweepProgress, Error> {
         let (outlet, tables) = (&mut self.outlet, &self.tables);
         // After each table, before the next: what is still there says which flows have other parts.
         let mut collect = || outlet.collect(tables, export);

@@ -18,9 +18,9 @@ mod packet_mark {
     pub(super) const ICMP: u32 = 1 << 1;
     pub(super) const WINDOW_SCALE: u32 = 1 << 2;
     pub(super) const HEADLESS: u32 = 1 << 3;
-    pub(super) const TRUNCATED: u32 = 1 << 4;
-    pub(super) const MALFORMED: u32 = 1 << 5;
-    pub(super) const AGGREGATED: u32 = 1 << 6;
+    pub(super) const FLAG_TRUNCATED: u32 = 1 << 4;
+    pub(super) const FLAG_MALFORMED: u32 = 1 << 5;
+    pub(super) const FLAG_AGGREGATED: u32 = 1 << 6;
 }
 
 /// The marks of flow.h.
@@ -145,9 +145,9 @@ impl From<&packets::packet> for Packet<'static> {
                 identifier: record.icmp_identifier,
             }),
             headless: has(packet_mark::HEADLESS),
-            truncated: has(packet_mark::TRUNCATED),
-            malformed: has(packet_mark::MALFORMED),
-            aggregated: has(packet_mark::AGGREGATED),
+            truncated: has(packet_mark::FLAG_TRUNCATED),
+            malformed: has(packet_mark::FLAG_MALFORMED),
+            aggregated: has(packet_mark::FLAG_AGGREGATED),
             payload: &[],
             network: &[],
         }

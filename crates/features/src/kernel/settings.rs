@@ -9,7 +9,7 @@ use crate::filter::Unit;
 use crate::options::Options;
 
 /// A flow's first packets that the kernel keeps one by one, at most: FLOW_STEPS of flow.h.
-const MOST_STEPS: usize = 10;
+const MAX_STEPS: usize = 10;
 
 /// What becomes of a frame after it was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Settings {
     /// Refuses what the kernel cannot do for flows.
     pub fn check(&self) -> Result<(), Error> {
         self.check_packets()?;
-        if self.options.limits.steps > MOST_STEPS {
+        if self.options.limits.steps > MAX_STEPS {
             return refuse(
                 "the kernel keeps a flow's first 10 packets; xdp-ringbuf and pcap keep more",
             );

@@ -16,12 +16,12 @@ use super::tables::{Batch, Table, Tables, batch};
 use crate::flow::{Flow, Timers};
 
 /// MOST_EVICTIONS and EVICTIONS_PER_FRAME of evict.h.
-const MOST_EVICTIONS: usize = 4096;
+const MAX_EVICTIONS: usize = 4096;
 const PER_FRAME: u32 = 64;
 
 /// How far a sweep has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepProgress {
     /// Every table was looked through; the next sweep starts again.
     pub whole: bool,
     /// Flows taken out.
@@ -70,13 +70,13 @@ impl Sweep {
         horizon_ns: i64,
         budget: Duration,
         collect: &mut impl FnMut() -> Result<(), Error>,
-    ) -> Result<Swept, Error> {
+    ) -> Result<SweepProgress, Error> {
         let start = Instant::now();
-        let mut swept = Swept::default();
+        let mut swept = SweepProgress::default();
         while let Some(table) = tables.get(self.table) {
             let more = self.look(table, horizon_ns)?;
             let spent = start.elapsed() >= budget;
-            if !more || spent || self.due.len() + self.batch.room() > MOST_EVICTIONS {
+            if !more || spent || self.due.len() + self.batch.room() > MAX_EVICTIONS {
                 self.evict(table, horizon_ns, &mut swept)?;
                 collect()?;
             }
@@ -109,8 +109,13 @@ impl Sweep {
     }
 
     /// Has the kernel take out what is due of what was noted.
-    fn evict(&mut self, table: &Table, horizon_ns: i64, swept: &mut Swept) -> Result<(), Error> {
-        for due in self.due.chunks(MOST_EVICTIONS) {
+    fn evict(
+        &mut self,
+        table: &Table,
+        horizon_ns: i64,
+        swept: &mut SweepProgress,
+    ) -> Result<(), Error> {
+        for due in self.due.chunks(MAX_EVICTIONS) {
             let done = self.call(table.cpu, horizon_ns, due)?;
             swept.evicted += done.evicted;
             swept.ring_full += done.ring_full;

@@ -68,7 +68,7 @@ impl Tables {
     }
 
     /// Whether another CPU's table has this key.
-    pub(super) fn beside(&self, cpu: u32, key: &types::flow_key) -> Result<bool, Error> {
+    pub(super) fn is_on_other_cpu(&self, cpu: u32, key: &types::flow_key) -> Result<bool, Error> {
         for table in self.0.iter().filter(|table| table.cpu != cpu) {
             if table.find(key)?.is_some() {
                 return Ok(true);

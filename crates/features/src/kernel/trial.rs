@@ -27,9 +27,9 @@ use crate::options::Options;
 /// By which the programs know metadata of ours.
 const MAGIC: u32 = 0x6d72_6f66;
 /// Bytes of a frame that are run: at tc it must fit into a page, with room around it.
-const LONGEST: usize = 3500;
+const MAX_FRAME: usize = 3500;
 /// Frames between two looks at what the program has left: fewer than its rings hold.
-const FEW: u32 = 1024;
+const BATCH: u32 = 1024;
 /// Of the frames' time, between two looks for flows that have ended.
 const TICK_NS: i64 = 1_000_000_000;
 
@@ -48,7 +48,7 @@ pub enum Subject {
 
 /// What runs have taken together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timed {
+pub struct RunTime {
     pub runs: u64,
     pub ns: u64,
 }
@@ -58,7 +58,7 @@ pub struct Timed {
 pub struct Trial {
     subject: Subject,
     program: Program,
-    timed: Timed,
+    timed: RunTime,
     /// Since the last look at what it has left.
     frames: u32,
     swept_ns: Option<i64>,
@@ -130,7 +130,7 @@ impl Trial {
         Ok(Self {
             subject,
             program,
-            timed: Timed::default(),
+            timed: RunTime::default(),
             frames: 0,
             swept_ns: None,
             room: Vec::new(),
@@ -150,7 +150,7 @@ impl Trial {
             Err(error) => return Err(self.subject.failed(error)),
         }
         self.frames += 1;
-        if self.frames == FEW {
+        if self.frames == BATCH {
             self.frames = 0;
             self.tidy(frame.timestamp_ns)?;
         }
@@ -158,7 +158,7 @@ impl Trial {
     }
 
     /// What the runs took. That the kernel took no frame at all is an error.
-    pub fn finish(self) -> Result<Timed, Error> {
+    pub fn finish(self) -> Result<RunTime, Error> {
         match self.refused {
             Some(error) if self.timed.runs == 0 => Err(self.subject.failed(error)),
             _ => Ok(self.timed),
@@ -166,10 +166,10 @@ impl Trial {
     }
 
     fn run(&mut self, frame: &Frame<'_>) -> io::Result<u32> {
-        let bytes = &frame.bytes[..frame.bytes.len().min(LONGEST)];
+        let bytes = &frame.bytes[..frame.bytes.len().min(MAX_FRAME)];
         let program = self.program.fd();
         match self.program {
-            Program::FlowsAtTc(_) => run_once(program, bytes, &beside(frame)),
+            Program::FlowsAtTc(_) => run_once(program, bytes, &skb_context(frame)),
             Program::Fanout(_) => run_once(program, bytes, &[]),
             _ => {
                 in_front(frame, bytes, &mut self.room);
@@ -250,7 +250,7 @@ fn around(length: usize) -> xdp_md {
 }
 
 /// `struct __sk_buff` with the frame's time and its length on the wire: tstamp and wire_len.
-fn beside(frame: &Frame<'_>) -> [u8; 192] {
+fn skb_context(frame: &Frame<'_>) -> [u8; 192] {
     let mut context = [0; 192];
     context[152..160].copy_from_slice(&frame.timestamp_ns.to_ne_bytes());
     context[160..164].copy_from_slice(&wire_length(frame).min(65_536).to_ne_bytes());

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 /// The longest line.
-const MOST_LINE_BYTES: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// Reads lines, and counts them from 1. Lines without any value are left out.
 pub(super) struct Lines<R> {
@@ -39,14 +39,14 @@ impl<R: BufRead> Lines<R> {
     pub(super) fn read(&mut self) -> io::Result<Option<Fields>> {
         loop {
             self.line.clear();
-            let mut limited = io::Read::take(&mut self.input, MOST_LINE_BYTES);
+            let mut limited = io::Read::take(&mut self.input, MAX_LINE_BYTES);
             let came = limited.read_until(b'\n', &mut self.line)? as u64;
             if came == 0 {
                 return Ok(None);
             }
             self.number += 1;
             self.bytes += came;
-            if came == MOST_LINE_BYTES && !self.line.ends_with(b"\n") {
+            if came == MAX_LINE_BYTES && !self.line.ends_with(b"\n") {
                 return Ok(Some(Err("is longer than 64 KiB".to_owned())));
             }
             let text = text(&self.line);

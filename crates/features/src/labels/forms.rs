@@ -47,7 +47,7 @@ type Names = [&'static str; 8];
 const OWN: Names = [
     "first", "last", "src_ip", "dst_ip", "src_port", "dst_port", "protocol", "label",
 ];
-const KNOWN: [(Kind, Names); 3] = [
+const FORMS: [(Kind, Names); 3] = [
     (
         Kind::Cic,
         [
@@ -95,7 +95,7 @@ impl Form {
         let header: Vec<String> = header.iter().map(|name| name.to_lowercase()).collect();
         let places =
             |names: Names| names.map(|name| header.iter().position(|known| known.as_str() == name));
-        for (kind, names) in KNOWN {
+        for (kind, names) in FORMS {
             let places = places(names);
             if places.iter().all(Option::is_some) {
                 return Self::at(kind, places);

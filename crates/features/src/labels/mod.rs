@@ -22,12 +22,12 @@ pub use rows::{Labeller, labelled_schema};
 pub const COLUMN: &str = "label";
 
 /// The longest file. That of CIC-IDS2017 has 1.1 GB, the largest of CTU-13 0.9 GB.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 /// The most lines with a label, which take about 100 bytes each.
-const MOST_LABELS: u32 = 10_000_000;
+const MAX_LABELS: u32 = 10_000_000;
 /// The most different labels, and the bytes of one.
-const MOST_NAMES: usize = 65_536;
-const MOST_NAME_BYTES: usize = 256;
+const MAX_NAMES: usize = 65_536;
+const MAX_NAME_BYTES: usize = 256;
 
 /// Labels of flows.
 #[derive(Debug)]
@@ -95,10 +95,10 @@ impl Labels {
         };
         let file = File::open(path).map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
-        if size > MOST_BYTES {
+        if size > MAX_BYTES {
             return Err(Error::TooLarge(path.to_owned()));
         }
-        Self::parse(path, BufReader::new(file.take(MOST_BYTES + 1)))
+        Self::parse(path, BufReader::new(file.take(MAX_BYTES + 1)))
     }
 
     fn parse(path: &Path, input: impl std::io::BufRead) -> Result<Self, Error> {
@@ -125,7 +125,7 @@ impl Labels {
             if let Some(rule) = rule {
                 labels.add(&rule).map_err(|what| wrong(number, what))?;
             }
-            if labels.count > MOST_LABELS || lines.bytes() > MOST_BYTES {
+            if labels.count > MAX_LABELS || lines.bytes() > MAX_BYTES {
                 return Err(Error::TooLarge(path.to_owned()));
             }
         }
@@ -152,13 +152,13 @@ struct Builder {
 
 impl Builder {
     fn add(&mut self, rule: &Rule) -> Result<(), String> {
-        if rule.label.len() > MOST_NAME_BYTES {
-            return Err(format!("a label of more than {MOST_NAME_BYTES} bytes"));
+        if rule.label.len() > MAX_NAME_BYTES {
+            return Err(format!("a label of more than {MAX_NAME_BYTES} bytes"));
         }
         let number = match self.numbers.get(&rule.label) {
             Some(number) => *number,
-            None if self.names.len() == MOST_NAMES => {
-                return Err(format!("more than {MOST_NAMES} different labels"));
+            None if self.names.len() == MAX_NAMES => {
+                return Err(format!("more than {MAX_NAMES} different labels"));
             }
             None => {
                 let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);

@@ -16,7 +16,7 @@ use sys::capture::Promiscuous;
 use xsk::{Bind, Mode, Pump, Umem, Wait};
 
 use super::kernel::{self, Hook};
-use super::worker::{Capturing, PATIENCE, Workers, now_ns};
+use super::worker::{Capturing, POLL_TIMEOUT, Workers, now_ns};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::counters::Counters;
 use crate::dissect::Tunnels;
@@ -168,7 +168,7 @@ impl Sockets {
             thread::sleep(YOUNG);
             return Ok(());
         }
-        match self.pump.wait(PATIENCE)? {
+        match self.pump.wait(POLL_TIMEOUT)? {
             Wait::Over => Ok(()),
             Wait::Gone => Err(io::Error::from_raw_os_error(libc::ENETDOWN)),
         }
@@ -234,7 +234,7 @@ impl Capturing for Frames {
     fn counters(&mut self) -> Result<LiveCounters, String> {
         self.read()?;
         let counters = self.work.counters();
-        Ok(told(
+        Ok(live_counters(
             &self.account,
             counters,
             self.no_room,
@@ -255,14 +255,19 @@ impl Capturing for Frames {
             self.no_room = self.account.packets.saturating_sub(taken);
         }
         let rows = (done.rows, done.lost_rows);
-        let counters = told(&self.account, done.counters, self.no_room, rows);
+        let counters = live_counters(&self.account, done.counters, self.no_room, rows);
         let output = done.output.map_err(|error| error.to_string());
         (counters, output.and(read))
     }
 }
 
 /// What the program has left out, and what became of the rest here.
-fn told(account: &Account, here: Counters, no_room: u64, rows: (u64, u64)) -> LiveCounters {
+fn live_counters(
+    account: &Account,
+    here: Counters,
+    no_room: u64,
+    rows: (u64, u64),
+) -> LiveCounters {
     let mut seen = kernel::left_out(account).and(here.seen);
     seen.bytes = account.bytes;
     LiveCounters {

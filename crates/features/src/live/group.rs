@@ -10,7 +10,7 @@ use netdev::requirement::Requirement;
 use sys::caps::Capability;
 use sys::capture::{Capture, Socket};
 
-use super::framed::{Framed, Source};
+use super::frame_reader::{FrameReader, Source};
 use super::{Direction, Plan};
 use crate::kernel::chooser;
 
@@ -24,7 +24,7 @@ pub(super) trait Member: Source {
 }
 
 /// What every worker of a plan drives.
-pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<Framed<S>>, Error> {
+pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<FrameReader<S>>, Error> {
     let workers = plan.workers(best);
     let capture = Capture {
         ifindex: plan.ifindex,
@@ -39,7 +39,7 @@ pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<Framed<S>>
         share(plan, &sources)?;
     }
     let options = plan.part(workers);
-    let framed = |source| Framed::new(source, plan, &options);
+    let framed = |source| FrameReader::new(source, plan, &options);
     Ok(sources.into_iter().map(framed).collect())
 }
 

@@ -9,10 +9,10 @@ use sys::capture::Promiscuous;
 use sys::numa::{self, Topology};
 
 use super::{Direction, LiveCounters, Plan};
-use crate::counters::{Counters, Exported, REFUSALS, Seen};
+use crate::counters::{Counters, InputCounters, OutputCounters, REFUSALS};
 use crate::flow::Flow;
 use crate::kernel::{Account, FlowPlane, Settings, Verdict};
-use crate::pipeline::{self, Written};
+use crate::pipeline::{self, WriteResult};
 use crate::rows::RowWriter;
 
 /// What every datapath with a program in the kernel needs.
@@ -141,7 +141,7 @@ pub(super) fn connect(plan: &Plan, plane: &mut FlowPlane) -> Result<(), Error> {
 #[derive(Debug)]
 pub(super) struct PlaneWork {
     rows: RowWriter<Flow>,
-    exported: Exported,
+    exported: OutputCounters,
     /// As it was last read.
     account: Account,
 }
@@ -152,7 +152,7 @@ impl PlaneWork {
         let batcher = pipeline::batcher(plan.schema, columns, &plan.options);
         Self {
             rows: RowWriter::new(&batcher, (plan.sink)()),
-            exported: Exported::default(),
+            exported: OutputCounters::default(),
             account: Account::default(),
         }
     }
@@ -172,41 +172,50 @@ impl PlaneWork {
     }
 
     /// Completes the output; from now on nothing is in a table. Without an account the latest stands.
-    pub(super) fn finish(self, account: Result<Account, Error>) -> Finished {
-        let written = Written::new(self.exported, self.rows.finish());
+    pub(super) fn finish(self, account: Result<Account, Error>) -> FinalCounters {
+        let written = WriteResult::new(self.exported, self.rows.finish());
         finish(account, &self.account, written)
     }
 }
 
 /// The last counters, and whether all went well.
-pub(super) type Finished = (LiveCounters, Result<(), String>);
+pub(super) type FinalCounters = (LiveCounters, Result<(), String>);
 
 /// What was counted so far; what is not exported is taken to be in a table.
-pub(super) fn counters(account: &Account, exported: Exported, rows: (u64, u64)) -> LiveCounters {
+pub(super) fn counters(
+    account: &Account,
+    exported: OutputCounters,
+    rows: (u64, u64),
+) -> LiveCounters {
     let seen = seen(account);
     let left = seen.packets.saturating_sub(seen.left_out());
     let open = left.saturating_sub(exported.packets);
-    told(account, exported, open, rows)
+    live_counters(account, exported, open, rows)
 }
 
 /// What was counted in all, once nothing is in a table. Without an account the latest stands.
 pub(super) fn finish(
     account: Result<Account, Error>,
     latest: &Account,
-    written: Written,
-) -> Finished {
+    written: WriteResult,
+) -> FinalCounters {
     let (account, read) = match account {
         Ok(account) => (account, Ok(())),
         Err(error) => (*latest, Err(error.to_string())),
     };
     let rows = (written.rows, written.lost_rows);
-    let counters = told(&account, written.exported, 0, rows);
+    let counters = live_counters(&account, written.exported, 0, rows);
     let output = written.output.map_err(|error| error.to_string());
     (counters, output.and(read))
 }
 
 /// In the words of every other datapath.
-fn told(account: &Account, exported: Exported, open: u64, rows: (u64, u64)) -> LiveCounters {
+fn live_counters(
+    account: &Account,
+    exported: OutputCounters,
+    open: u64,
+    rows: (u64, u64),
+) -> LiveCounters {
     LiveCounters {
         account: Counters {
             seen: seen(account),
@@ -220,8 +229,8 @@ fn told(account: &Account, exported: Exported, open: u64, rows: (u64, u64)) -> L
     }
 }
 
-fn seen(account: &Account) -> Seen {
-    Seen {
+fn seen(account: &Account) -> InputCounters {
+    InputCounters {
         // A packet without room is counted as that, and as nothing else.
         packets: account.packets - account.lost(),
         bytes: account.bytes,
@@ -231,13 +240,13 @@ fn seen(account: &Account) -> Seen {
 }
 
 /// Frames that a program has left out, as if nothing else had come.
-pub(super) fn left_out(account: &Account) -> Seen {
-    let mut seen = Seen {
+pub(super) fn left_out(account: &Account) -> InputCounters {
+    let mut seen = InputCounters {
         packets: account.left_out(),
         filtered: account.filtered,
         sampled_out: account.sampled_out,
         rate_limited: account.rate_limited,
-        ..Seen::default()
+        ..InputCounters::default()
     };
     // The kernel's programs never meet another link type than Ethernet.
     for (&why, &refused) in REFUSALS[1..].iter().zip(&account.refused) {

@@ -2,7 +2,7 @@
 
 mod af_xdp;
 mod device;
-mod framed;
+mod frame_reader;
 mod group;
 mod kernel;
 mod recv;
@@ -38,7 +38,7 @@ pub enum Features {}
 impl datapath::Job for Features {
     type Plan = Plan;
     type Counters = LiveCounters;
-    type Summary = Ended;
+    type Summary = RunSummary;
     type FastPath = ();
 }
 
@@ -128,7 +128,7 @@ pub struct LiveCounters {
 
 /// How a run has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct RunSummary {
     /// The last that could be read.
     pub counters: LiveCounters,
     /// What went wrong, before the end or at it.
@@ -204,9 +204,9 @@ impl Plan {
 
 /// Half of the CPUs, as others handle what comes in; more than a few wait for each other.
 fn half_the_cpus() -> usize {
-    const MOST: usize = 4;
+    const MAX_ERRORS: usize = 4;
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    (cpus / 2).clamp(1, MOST)
+    (cpus / 2).clamp(1, MAX_ERRORS)
 }
 
 /// The link type of frames from a device of this hardware type.

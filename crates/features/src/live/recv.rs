@@ -7,13 +7,13 @@ use netdev::requirement;
 use packet::pcap::Frame;
 use sys::capture::{Capture, Socket, Statistics};
 
-use super::framed::Source;
+use super::frame_reader::Source;
 use super::group::{self, Member};
-use super::worker::{PATIENCE, Workers};
+use super::worker::{POLL_TIMEOUT, Workers};
 use super::{CAPTURE, Features, Plan, Running};
 
 /// The longest frame that a device hands up: 64 KiB and its headers.
-const LONGEST: usize = 66_000;
+const MAX_FRAME: usize = 66_000;
 /// Room for what arrives while this thread does not run.
 const BUFFER: usize = 8 << 20;
 
@@ -49,13 +49,13 @@ struct Sockets {
 impl Member for Sockets {
     fn open(capture: &Capture) -> io::Result<Self> {
         let socket = Socket::open()?;
-        socket.prepare_receive(PATIENCE)?;
+        socket.prepare_receive(POLL_TIMEOUT)?;
         sys::socket::receive_buffer(&socket, BUFFER)?;
         socket.bind(capture)?;
         Ok(Self {
             link_type: super::link_type(socket.hardware()?),
             socket,
-            room: vec![0; LONGEST],
+            room: vec![0; MAX_FRAME],
         })
     }
 

@@ -9,9 +9,9 @@ use packet::pcap::Frame;
 use sys::capture::{Capture, FrameInfo, Socket, Statistics};
 use sys::packet_ring::{Ring, Shape};
 
-use super::framed::Source;
+use super::frame_reader::Source;
 use super::group::{self, Member};
-use super::worker::{PATIENCE, Workers};
+use super::worker::{POLL_TIMEOUT, Workers};
 use super::{CAPTURE, Features, Plan, Running, half_the_cpus};
 
 /// 32 MiB: a tenth of a second of small packets at two million a second.
@@ -77,7 +77,7 @@ impl Source for Blocks {
         if self.ring.next_block(&mut take) {
             return Ok(true);
         }
-        self.ring.wait(PATIENCE)?;
+        self.ring.wait(POLL_TIMEOUT)?;
         Ok(self.ring.next_block(&mut take))
     }
 

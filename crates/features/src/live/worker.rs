@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use datapath::{Error, Running};
 use netdev::Netlink;
 
-use super::{Ended, Features, LiveCounters, Plan};
+use super::{Features, LiveCounters, Plan, RunSummary};
 
 /// What a worker drives. Errors are words for whoever runs the datapath.
 pub(super) trait Capturing: Send + 'static {
-    /// Takes what has arrived; waits for it, but no longer than [`PATIENCE`]. Whether there was
+    /// Takes what has arrived; waits for it, but no longer than [`POLL_TIMEOUT`]. Whether there was
     /// anything.
     fn take(&mut self) -> Result<bool, String>;
 
@@ -27,7 +27,7 @@ pub(super) trait Capturing: Send + 'static {
 }
 
 /// The longest wait for a packet: a stop is noticed after it.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// Between two looks at flows that may have ended by time alone.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -76,7 +76,7 @@ impl Workers {
         Ok(Box::new(workers))
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> RunSummary {
         self.stop.store(true, Ordering::Relaxed);
         for (thread, shared) in self.threads.drain(..).zip(&self.shared) {
             // The counters of a worker that panicked stand as they were.
@@ -84,7 +84,7 @@ impl Workers {
                 shared.fail("a worker panicked".to_owned());
             }
         }
-        Ended {
+        RunSummary {
             counters: self.counters(),
             failed: self.failed(),
         }
@@ -114,7 +114,7 @@ impl Running<Features> for Workers {
             .or_else(|| ended().then(|| "a worker has ended".to_owned()))
     }
 
-    fn stop(mut self: Box<Self>) -> Ended {
+    fn stop(mut self: Box<Self>) -> RunSummary {
         self.end()
     }
 }
@@ -185,7 +185,7 @@ impl<C: Capturing> Worker<C> {
         let deadline = Instant::now() + TICK;
         while Instant::now() < deadline {
             self.find_device()?;
-            thread::sleep(PATIENCE / 10);
+            thread::sleep(POLL_TIMEOUT / 10);
         }
         Err(why)
     }
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    fn ended(faulty: Faulty) -> Ended {
+    fn ended(faulty: Faulty) -> RunSummary {
         Workers::start("faulty", LOOPBACK, vec![faulty])
             .unwrap()
             .stop()

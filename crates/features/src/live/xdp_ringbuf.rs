@@ -17,7 +17,7 @@ use crate::pipeline::{FlowPipeline, Stage as _};
 /// A packet this young may be overtaken by one that another CPU is just writing.
 const YOUNG_NS: i64 = 1_000_000;
 /// The kernel makes no smaller ring on any architecture.
-const LEAST_RING: u32 = 64 << 10;
+const MIN_RING: u32 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct XdpRingbuf;
@@ -43,7 +43,7 @@ impl Datapath<Features> for XdpRingbuf {
             // Together they have the memory of one, or up to twice that.
             ring_bytes: (settings.ring_bytes / readers)
                 .next_power_of_two()
-                .max(LEAST_RING),
+                .max(MIN_RING),
             ..settings
         };
         let promiscuous = kernel::promiscuous(plan)?;

@@ -109,7 +109,7 @@ fn compile_tree(
         for (what, to) in [(question.left, left), (question.right, left + 1)] {
             pending.push(Pending { what, to });
         }
-        if made.len() > MOST_NODES {
+        if made.len() > MAX_NODES {
             return Err(Error::model("a tree has more than a million nodes"));
         }
     }
@@ -120,7 +120,7 @@ fn compile_tree(
     })
 }
 
-const MOST_NODES: usize = 1 << 20;
+const MAX_NODES: usize = 1 << 20;
 
 struct Question {
     feature: usize,
@@ -215,12 +215,12 @@ fn scale(forest: &Forest) -> u32 {
     let sum = forest.trees.iter().map(greatest).sum::<f64>() + base;
     (0..=FINEST)
         .rev()
-        .find(|scale| sum * power(*scale) < power(LARGEST))
+        .find(|scale| sum * power(*scale) < power(MAX_SHIFT))
         .unwrap_or(0)
 }
 
 const FINEST: u32 = 60;
-const LARGEST: u32 = 61;
+const MAX_SHIFT: u32 = 61;
 
 fn power(exponent: u32) -> f64 {
     f64::from(exponent).exp2()

@@ -32,12 +32,12 @@ pub(super) struct Manifest {
 #[serde(untagged)]
 enum Entry {
     Id(String),
-    Filled(Filled),
+    Filled(ColumnDefault),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Filled {
+struct ColumnDefault {
     id: String,
     /// What the training put where there was no value.
     null: Option<i64>,

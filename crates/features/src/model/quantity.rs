@@ -44,7 +44,7 @@ impl Quantity {
     }
 
     /// The integer as people read the column.
-    pub fn shown(self, value: i64) -> String {
+    pub fn format(self, value: i64) -> String {
         match self {
             Self::Integer => value.to_string(),
             Self::Double => self.number(value).to_string(),

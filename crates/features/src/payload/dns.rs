@@ -10,9 +10,9 @@ use super::name;
 const PORTS: [u16; 3] = [53, 5353, 5355];
 const HEADER: usize = 12;
 /// Bytes of a name on the wire, without the root's (RFC 1035, 2.3.4).
-const LONGEST_NAME: usize = 254;
+const MAX_NAME: usize = 254;
 /// More pointers than a name of the greatest length can have labels only serve a loop.
-const MOST_POINTERS: usize = 127;
+const MAX_POINTERS: usize = 127;
 /// Bytes of the smallest record after its name: type, class, TTL, length.
 const RECORD: usize = 10;
 
@@ -106,7 +106,7 @@ impl<'a> Message<'a> {
                     rest = Cursor(self.bytes.get(at..).filter(|_| at >= HEADER)?);
                 }
             }
-            if length > LONGEST_NAME || pointers > MOST_POINTERS {
+            if length > MAX_NAME || pointers > MAX_POINTERS {
                 return None;
             }
         }

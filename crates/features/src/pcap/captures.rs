@@ -15,11 +15,11 @@ use super::follow::Rotation;
 pub type Input<'a> = Box<dyn Read + Send + 'a>;
 
 /// A capture, opened when its turn comes.
-pub(super) type Opened<'a> = (Option<PathBuf>, io::Result<Input<'a>>);
+pub(super) type OpenResult<'a> = (Option<PathBuf>, io::Result<Input<'a>>);
 
 /// Captures in the order in which they are read.
 pub struct Captures<'a> {
-    following: Box<dyn Iterator<Item = Opened<'a>> + Send + 'a>,
+    following: Box<dyn Iterator<Item = OpenResult<'a>> + Send + 'a>,
     current: Option<Current<'a>>,
     begun: u64,
     damaged: Vec<Damage>,
@@ -78,7 +78,7 @@ impl<'a> Captures<'a> {
         self.end.is_some()
     }
 
-    fn new(captures: impl Iterator<Item = Opened<'a>> + Send + 'a) -> Self {
+    fn new(captures: impl Iterator<Item = OpenResult<'a>> + Send + 'a) -> Self {
         Self {
             following: Box::new(captures),
             current: None,

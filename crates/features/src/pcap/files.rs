@@ -11,11 +11,11 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 
 /// The most files of a run.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
-/// Ends of names that captures have, before those of [`COMPRESSED`].
+/// Ends of names that captures have, before those of [`COMPRESSION_SUFFIXES`].
 const ENDINGS: [&str; 3] = [".pcap", ".pcapng", ".cap"];
-const COMPRESSED: [&str; 4] = [".gz", ".zst", ".xz", ".lz4"];
+const COMPRESSION_SUFFIXES: [&str; 4] = [".gz", ".zst", ".xz", ".lz4"];
 
 /// Why names stand for no files.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum NoFiles {
     NoMatch(PathBuf),
     #[error("{}: {why}", path.display())]
     Pattern { path: PathBuf, why: String },
-    #[error("more than {MOST_FILES} captures: use several runs")]
+    #[error("more than {MAX_FILES} captures: use several runs")]
     TooMany,
 }
 
@@ -51,7 +51,7 @@ pub fn captures(names: &[PathBuf]) -> Result<Vec<PathBuf>, NoFiles> {
             if known.insert(canonical) {
                 files.push(file);
             }
-            if files.len() > MOST_FILES {
+            if files.len() > MAX_FILES {
                 return Err(NoFiles::TooMany);
             }
         }
@@ -97,7 +97,7 @@ fn names_in(directory: &Path) -> Result<Vec<OsString>, NoFiles> {
     let entries = fs::read_dir(directory).map_err(|error| failed(directory, error))?;
     for entry in entries {
         names.push(entry.map_err(|error| failed(directory, error))?.file_name());
-        if names.len() > MOST_FILES {
+        if names.len() > MAX_FILES {
             return Err(NoFiles::TooMany);
         }
     }
@@ -111,7 +111,7 @@ fn is_capture(name: &OsStr) -> bool {
     if name.starts_with('.') {
         return false;
     }
-    let plain = COMPRESSED
+    let plain = COMPRESSION_SUFFIXES
         .iter()
         .find_map(|ending| name.strip_suffix(ending))
         .unwrap_or(&name);
@@ -123,7 +123,7 @@ fn is_capture(name: &OsStr) -> bool {
 /// A name without the ending of a compressed file.
 pub(super) fn uncompressed(name: &OsStr) -> &OsStr {
     let bytes = name.as_bytes();
-    let plain = COMPRESSED.iter().find_map(|ending| {
+    let plain = COMPRESSION_SUFFIXES.iter().find_map(|ending| {
         let (plain, end) = bytes.split_at_checked(bytes.len().checked_sub(ending.len())?)?;
         end.eq_ignore_ascii_case(ending.as_bytes()).then_some(plain)
     });
@@ -177,7 +177,7 @@ fn expand_pattern(pattern: &Path) -> Result<Vec<PathBuf>, NoFiles> {
         let mut next = Vec::new();
         for directory in found {
             next.extend(matches_in(&directory, &matcher, name)?);
-            if next.len() > MOST_FILES {
+            if next.len() > MAX_FILES {
                 return Err(NoFiles::TooMany);
             }
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::captures::{Input, Opened};
+use super::captures::{Input, OpenResult};
 use super::files::{by_name, capture_names, uncompressed};
 
 /// Between two looks for more bytes or another file.
@@ -66,9 +66,9 @@ fn successor(directory: &Path, name: Option<&OsString>) -> io::Result<Option<OsS
 }
 
 impl<'a> Iterator for Rotation<'a> {
-    type Item = Opened<'a>;
+    type Item = OpenResult<'a>;
 
-    fn next(&mut self) -> Option<Opened<'a>> {
+    fn next(&mut self) -> Option<OpenResult<'a>> {
         while !self.failed {
             // A file that comes after this question and before the next one may be left unread.
             let ends = self.end.load(Ordering::Relaxed);

@@ -18,7 +18,7 @@ use arrow_schema::SchemaRef;
 use datapath::{Classify, ErrorClass};
 use packet::pcap::Block;
 
-use crate::counters::{Counters, Refused, Seen, Unaccounted};
+use crate::counters::{Counters, Imbalance, InputCounters, Rejection};
 use crate::extractor::{Done, RowExtractor};
 use crate::options::Options;
 use crate::recording::Recorder;
@@ -118,7 +118,7 @@ pub enum Fault {
         rest: String,
     },
     #[error(transparent)]
-    Unaccounted(#[from] Unaccounted),
+    Unaccounted(#[from] Imbalance),
 }
 
 impl Classify for Fault {
@@ -159,7 +159,7 @@ impl Summary {
         }
         self.counters.check()?;
         let seen = &self.counters.seen;
-        if seen.packets > 0 && seen.refused(Refused::LinkType) == seen.packets {
+        if seen.packets > 0 && seen.refused(Rejection::LinkType) == seen.packets {
             return Err(Fault::LinkType);
         }
         Ok(())
@@ -167,14 +167,23 @@ impl Summary {
 }
 
 /// The damaged captures that an error names.
-const NAMED: usize = 8;
+const MAX_LISTED_FILES: usize = 8;
 
 impl Summary {
     /// The captures that could not be read to their end, and why.
     fn describe_damage(&self) -> String {
-        let named = self.damaged.iter().take(NAMED).map(ToString::to_string);
+        let named = self
+            .damaged
+            .iter()
+            .take(MAX_LISTED_FILES)
+            .map(ToString::to_string);
         let mut named = named.collect::<Vec<_>>().join("; ");
-        if let Some(others) = self.damaged.len().checked_sub(NAMED).filter(|n| *n > 0) {
+        if let Some(others) = self
+            .damaged
+            .len()
+            .checked_sub(MAX_LISTED_FILES)
+            .filter(|n| *n > 0)
+        {
             named += &format!("; and {others} more");
         }
         if self.captures == 1 {
@@ -197,7 +206,7 @@ const LARGE: u64 = 256 << 20;
 /// How long rows of a rotation that is followed wait for others while packets come.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Beyond, whoever reads the file could not keep them busy.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// As many threads as were asked for, or are worth while: more take less time, but not less work.
 pub fn threads(asked: Option<NonZeroU32>, files: &[PathBuf]) -> NonZeroU32 {
@@ -213,7 +222,7 @@ pub fn threads(asked: Option<NonZeroU32>, files: &[PathBuf]) -> NonZeroU32 {
         return NonZeroU32::MIN;
     }
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = u32::try_from(cpus.min(MOST_THREADS)).ok();
+    let threads = u32::try_from(cpus.min(MAX_THREADS)).ok();
     threads.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
 }
 
@@ -289,7 +298,7 @@ fn summary(
     done: Done,
     captures: Captures<'_>,
     ended: bool,
-    rest: Seen,
+    rest: InputCounters,
     progress: &Progress,
 ) -> Summary {
     let mut counters = done.counters;
@@ -313,8 +322,8 @@ fn frames(
     captures: &mut Captures<'_>,
     progress: &Progress,
     work: &mut RowExtractor,
-) -> (bool, Seen) {
-    let mut rest = Seen::default();
+) -> (bool, InputCounters) {
+    let mut rest = InputCounters::default();
     let mut ended = take(captures, progress, work);
     if !ended && work.has_failed() && !work.has_closed_pipe() {
         ended = count_rest(captures, progress, &mut rest);
@@ -324,7 +333,7 @@ fn frames(
 
 /// Counts the frames that follow once the output has failed, if the input ends by itself; whether there are no
 /// more.
-fn count_rest(captures: &mut Captures<'_>, progress: &Progress, rest: &mut Seen) -> bool {
+fn count_rest(captures: &mut Captures<'_>, progress: &Progress, rest: &mut InputCounters) -> bool {
     let mut block = Block::new();
     while progress.counts_rest.load(Ordering::Relaxed) && !progress.stop.load(Ordering::Relaxed) {
         if !captures.read_block(&mut block) {

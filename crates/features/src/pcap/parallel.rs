@@ -11,7 +11,7 @@ use std::thread;
 use packet::pcap::Block;
 
 use super::{Captures, Progress, Run};
-use crate::counters::{Counters, Seen};
+use crate::counters::{Counters, InputCounters};
 use crate::dissect::shard;
 use crate::extractor::{Done, Horizon, RowExtractor};
 use crate::options::Options;
@@ -27,7 +27,7 @@ pub(super) fn run(
     captures: &mut Captures<'_>,
     sink: Box<dyn Sink>,
     progress: &Progress,
-) -> (Done, bool, Seen) {
+) -> (Done, bool, InputCounters) {
     let sink = Shared::new(sink);
     let (pool, failed) = (Pool::default(), AtomicBool::new(false));
     let closed = AtomicBool::new(false);
@@ -62,7 +62,7 @@ pub(super) fn run(
         };
         let mut ended = handout.read(captures, progress, &failed);
         drop(handout);
-        let mut rest = Seen::default();
+        let mut rest = InputCounters::default();
         if !ended && failed.load(Ordering::Relaxed) && !closed.load(Ordering::Relaxed) {
             ended = super::count_rest(captures, progress, &mut rest);
         }

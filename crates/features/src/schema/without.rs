@@ -58,9 +58,9 @@ impl Schema {
             about: self.about,
             rules: self.rules,
             rows: match self.rows {
-                Rows::Flows(columns) => Rows::Flows(kept(columns, names)),
-                Rows::Packets(columns) => Rows::Packets(kept(columns, names)),
-                Rows::Bits(columns) => Rows::Bits(kept(columns, names)),
+                Rows::Flows(columns) => Rows::Flows(retain(columns, names)),
+                Rows::Packets(columns) => Rows::Packets(retain(columns, names)),
+                Rows::Bits(columns) => Rows::Bits(retain(columns, names)),
             },
         }
     }
@@ -97,7 +97,7 @@ fn clear_payload<R>(
     vec![columns].leak()
 }
 
-fn kept<R>(
+fn retain<R>(
     groups: &'static [&'static [Column<R>]],
     names: &[String],
 ) -> &'static [&'static [Column<R>]] {

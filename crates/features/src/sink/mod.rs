@@ -8,7 +8,7 @@ mod kafka;
 mod message;
 mod nats;
 mod queue;
-mod scored;
+mod scoring;
 mod shared;
 mod text;
 
@@ -27,7 +27,7 @@ pub(crate) use file::FrameFiles;
 pub use file::{FileSink, Format, Rotation, Series};
 pub use kafka::KafkaSink;
 pub use queue::Queue;
-pub use scored::{Backlog, Scored, Scorer, Unscored, scored_schema};
+pub use scoring::{Backlog, Scorer, ScoringSink, UnscoredRows, scored_schema};
 pub use shared::{Completion, Shared};
 pub use text::json_lines;
 
@@ -64,7 +64,7 @@ pub enum Mode {
 
 impl Mode {
     /// How long a sink whose other end is gone insists on giving what it has: live, people wait for it.
-    pub(crate) fn patience(self) -> Duration {
+    pub(crate) fn delivery_timeout(self) -> Duration {
         Duration::from_secs(match self {
             Self::Whole => 30,
             Self::Live => 3,

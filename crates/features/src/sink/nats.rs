@@ -211,7 +211,7 @@ impl NatsSink {
                 Err(failure) if !failure.is_transient() => return result,
                 _ => {}
             }
-            if start.elapsed() > self.mode.patience() {
+            if start.elapsed() > self.mode.delivery_timeout() {
                 return result.and(Err(Failure::Timeout));
             }
             thread::sleep(Duration::from_millis(1));

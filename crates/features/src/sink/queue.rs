@@ -16,7 +16,7 @@ pub(super) const DEPTH: usize = 32;
 const IDLE: Duration = Duration::from_millis(200);
 /// How long a live run's end waits for an output that does not move: longer than a sink insists, and
 /// tries to connect once more.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Hands batches to a sink's thread. A full queue holds up who fills it, or, live, loses its rows.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Queue {
     fn wait(&self) {
         loop {
             let before = self.shared.taken.load(Ordering::Relaxed);
-            match self.done.recv_timeout(PATIENCE) {
+            match self.done.recv_timeout(DRAIN_TIMEOUT) {
                 Err(RecvTimeoutError::Timeout) => {}
                 _ => return,
             }
@@ -146,7 +146,7 @@ impl Drop for Queue {
             self.shared.abandoned.store(true, Ordering::Release);
             self.batches = None;
             // So that nothing is left behind when the process ends at once.
-            let _ended = self.done.recv_timeout(PATIENCE);
+            let _ended = self.done.recv_timeout(DRAIN_TIMEOUT);
         }
     }
 }

@@ -11,7 +11,7 @@ use arrow_schema::SchemaRef;
 
 use super::{DEPTH, Error, Next, Pull, queue, scored};
 use crate::pcap::{Captures, Progress, Run, Summary};
-use crate::sink::{Mode, Scorer, Unscored};
+use crate::sink::{Mode, Scorer, UnscoredRows};
 
 /// Batches of a capture's rows. After a fault in the capture come the rows of what was before it, then
 /// the fault.
@@ -21,7 +21,7 @@ pub struct CaptureStream {
     progress: Arc<Progress>,
     pull: Pull<Summary>,
     summary: Option<Summary>,
-    unscored: Option<Unscored>,
+    unscored: Option<UnscoredRows>,
 }
 
 impl CaptureStream {
@@ -67,7 +67,7 @@ impl CaptureStream {
 
     /// Rows so far for which the model had no answer; none without a model.
     pub fn unscored(&self) -> Option<u64> {
-        self.unscored.as_ref().map(Unscored::rows)
+        self.unscored.as_ref().map(UnscoredRows::rows)
     }
 
     /// The next batch, if it comes in time. The end is met once, and says what is wrong.

@@ -22,7 +22,7 @@
 
 mod capture;
 mod live;
-mod saved;
+mod row_file;
 
 use std::io;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 
-use crate::counters::Unaccounted;
+use crate::counters::Imbalance;
 use crate::pcap::Fault;
 use crate::sink::{
-    Error as SinkError, Mode, SchemaRef, Scored, Scorer, Sink, Unscored, scored_schema,
+    Error as SinkError, Mode, SchemaRef, Scorer, ScoringSink, Sink, UnscoredRows, scored_schema,
 };
 
 pub use capture::CaptureStream;
 pub use live::{LiveHandle, LiveStream};
-pub use saved::SavedStream;
+pub use row_file::SavedStream;
 
 /// Batches of an input that can wait: it is read on while the last ones are worked on, and no further.
 const DEPTH: usize = 4;
@@ -68,7 +68,7 @@ pub enum Error {
     #[error("{0} rows are lost")]
     Lost(u64),
     #[error(transparent)]
-    Unaccounted(#[from] Unaccounted),
+    Unaccounted(#[from] Imbalance),
     #[error("the run has panicked")]
     Panicked,
 }
@@ -114,7 +114,7 @@ impl<T: Send + 'static> Pull<T> {
 
 /// The sink of whoever writes: hands batches over as they are.
 #[derive(Clone, Debug)]
-struct Outlet {
+struct BatchSink {
     batches: SyncSender<RecordBatch>,
     mode: Mode,
     /// Traffic has ended, and what is left can wait.
@@ -123,9 +123,9 @@ struct Outlet {
 }
 
 /// Both ends of a queue in which `depth` batches may wait.
-fn queue(mode: Mode, depth: usize) -> (Outlet, Receiver<RecordBatch>) {
+fn queue(mode: Mode, depth: usize) -> (BatchSink, Receiver<RecordBatch>) {
     let (sender, batches) = sync_channel(depth);
-    let outlet = Outlet {
+    let outlet = BatchSink {
         batches: sender,
         mode,
         ending: Arc::default(),
@@ -137,18 +137,18 @@ fn queue(mode: Mode, depth: usize) -> (Outlet, Receiver<RecordBatch>) {
 /// The outlet by way of a model, where there is one: what comes out, the sink, and how much is unscored.
 fn scored(
     rows: SchemaRef,
-    outlet: Outlet,
+    outlet: BatchSink,
     scorer: Option<Box<dyn Scorer>>,
-) -> (SchemaRef, Box<dyn Sink>, Option<Unscored>) {
+) -> (SchemaRef, Box<dyn Sink>, Option<UnscoredRows>) {
     let Some(scorer) = scorer else {
         return (rows, Box::new(outlet), None);
     };
-    let scored = Scored::new(Box::new(outlet), scorer, &rows, None);
+    let scored = ScoringSink::new(Box::new(outlet), scorer, &rows, None);
     let unscored = scored.unscored();
     (scored_schema(&rows), Box::new(scored), Some(unscored))
 }
 
-impl Sink for Outlet {
+impl Sink for BatchSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         let waits = self.mode == Mode::Whole || self.ending.load(Ordering::Relaxed);
         let taken = if waits {

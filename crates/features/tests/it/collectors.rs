@@ -99,9 +99,9 @@ impl Drop for Collector {
 }
 
 /// What nfdump shows of a flow: endpoints, and packets and bytes both ways.
-type Shown = (String, String, u64, [u64; 4]);
+type FlowLine = (String, String, u64, [u64; 4]);
 
-fn shown(flow: &Flow) -> Shown {
+fn flow_line(flow: &Flow) -> FlowLine {
     let address = |endpoint: features::Endpoint| endpoint.ip(flow.key.version).to_string();
     let ports = flow.key.protocol == 6 || flow.key.protocol == 17;
     let with_port = |endpoint: features::Endpoint| {
@@ -122,7 +122,7 @@ fn shown(flow: &Flow) -> Shown {
     )
 }
 
-fn nfdump(folder: &Path) -> Vec<Shown> {
+fn nfdump(folder: &Path) -> Vec<FlowLine> {
     let output = Command::new("nfdump")
         .arg("-R")
         .arg(folder)
@@ -136,7 +136,7 @@ fn nfdump(folder: &Path) -> Vec<Shown> {
     records.iter().map(nfdump_row).collect()
 }
 
-fn nfdump_row(record: &HashMap<String, Value>) -> Shown {
+fn nfdump_row(record: &HashMap<String, Value>) -> FlowLine {
     let number = |name: &str| record.get(name).and_then(Value::as_u64).unwrap_or(0);
     let protocol = number("proto");
     let side = |end: &str| {
@@ -169,7 +169,7 @@ fn nfdump_has_every_flow_with_both_directions() {
         collector.send(&capture);
         collector.wait_for_all();
         collector.end(Signal::SIGTERM);
-        let wanted: Vec<_> = flows(&capture).iter().map(shown).collect();
+        let wanted: Vec<_> = flows(&capture).iter().map(flow_line).collect();
         assert_same(&name, &nfdump(folder.path()), &wanted);
     }
 }

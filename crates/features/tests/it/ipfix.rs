@@ -14,7 +14,7 @@ use features::sink::ipfix::{TcpExporter, UdpExporter};
 use features::sink::{FileSink, Format, Mode, Rotation, Sink};
 
 use crate::common;
-use crate::common::ipfix::Decoded;
+use crate::common::ipfix::DecodedStream;
 use crate::common::{arrow_schema, assert_same, capture, captures, expected, write};
 
 #[test]
@@ -26,7 +26,7 @@ fn a_file_has_every_flow() {
         let none = Rotation::default();
         let sink = FileSink::create(&path, Format::Ipfix, &schema, none, Mode::Whole).unwrap();
         write(&capture, "ipfix", Box::new(sink));
-        let decoded = Decoded::of(&std::fs::read(&path).unwrap());
+        let decoded = DecodedStream::of(&std::fs::read(&path).unwrap());
         assert_same(&name, &decoded.flows(), &expected(&capture));
     }
 }
@@ -43,7 +43,7 @@ fn datagrams_are_short_and_templates_are_repeated() {
     let capture = capture(400);
     let rows = expected(&capture).len();
     let reader = thread::spawn(move || {
-        let mut decoded = Decoded::default();
+        let mut decoded = DecodedStream::default();
         let mut message = [0; 65_536];
         while decoded.records.len() < rows
             && let Ok(length) = collector.recv(&mut message)
@@ -103,7 +103,7 @@ fn read_all(mut stream: TcpStream) -> Vec<u8> {
 fn a_connection_has_every_flow() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let reader = thread::spawn(move || Decoded::of(&read_all(listener.accept().unwrap().0)));
+    let reader = thread::spawn(move || DecodedStream::of(&read_all(listener.accept().unwrap().0)));
     let capture = capture(300);
     let summary = write(&capture, "ipfix", Box::new(tcp(address, Mode::Whole)));
     assert_eq!(summary.lost_rows, 0);
@@ -153,8 +153,8 @@ fn a_collector_that_comes_back_has_everything() {
     assert_eq!(sink.lost(), 0);
     drop(sink);
     let (first, second) = reader.join().unwrap();
-    let mut received = Decoded::of(whole(&first)).flows();
-    received.extend(Decoded::of(&second).flows());
+    let mut received = DecodedStream::of(whole(&first)).flows();
+    received.extend(DecodedStream::of(&second).flows());
     received.sort_unstable();
     received.dedup();
     let mut expected = expected(&capture);
@@ -202,8 +202,8 @@ fn a_live_run_counts_what_a_missing_collector_does_not_get() {
     let given_up = sink.finish().is_err();
     let lost = sink.lost();
     drop(sink);
-    let second = Decoded::of(&reader.join().unwrap()).flows().len();
-    let received = Decoded::of(&bytes).flows().len() + second;
+    let second = DecodedStream::of(&reader.join().unwrap()).flows().len();
+    let received = DecodedStream::of(&bytes).flows().len() + second;
     let (told, given) = (received as u64 + lost, expected(&capture).len() as u64);
     assert!(
         told == given || given_up && told > given,
@@ -213,5 +213,5 @@ fn a_live_run_counts_what_a_missing_collector_does_not_get() {
 
 fn read_now(mut stream: &TcpStream, bytes: &mut Vec<u8>) -> usize {
     let _ = stream.read_to_end(bytes);
-    Decoded::of(whole(bytes)).records.len()
+    DecodedStream::of(whole(bytes)).records.len()
 }

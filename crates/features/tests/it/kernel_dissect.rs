@@ -1,6 +1,6 @@
 //! The kernel's dissector against the userspace one: every frame a row of its own.
 
-use features::counters::Refused;
+use features::counters::Rejection;
 use features::flow::{Contents, Flow, Table};
 use features::kernel::{Clock, FlowPlane, REFUSALS, Settings};
 use features::{Options, PacketReader};
@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::kernel::frames::kinds;
-use crate::kernel::{Hook, SHORTEST, assert_same_rows, captured, run};
+use crate::kernel::{Hook, MIN_FRAME, assert_same_rows, captured, run};
 
 /// No packet is of the same flow as the one before.
 fn options() -> Options {
@@ -24,7 +24,7 @@ fn options() -> Options {
 fn compare(what: &str, frames: Vec<(Vec<u8>, u32)>) {
     let frames: Vec<OwnedFrame> = (1..)
         .zip(frames)
-        .filter(|(_, (bytes, _))| bytes.len() >= SHORTEST)
+        .filter(|(_, (bytes, _))| bytes.len() >= MIN_FRAME)
         .map(|(time, (bytes, on_wire))| captured(time * 1000, bytes, on_wire))
         .collect();
     for frames in frames.chunks(8000) {
@@ -78,11 +78,11 @@ fn plane(hook: Hook, options: Options) -> FlowPlane {
 
 fn refused(reader: &PacketReader) -> [u64; 5] {
     [
-        Refused::TruncatedLink,
-        Refused::TooDeep,
-        Refused::NotIp,
-        Refused::TruncatedIp,
-        Refused::BadIp,
+        Rejection::TruncatedLink,
+        Rejection::TooDeep,
+        Rejection::NotIp,
+        Rejection::TruncatedIp,
+        Rejection::BadIp,
     ]
     .map(|why| reader.seen().refused(why))
 }
@@ -109,7 +109,7 @@ fn every_kind_of_frame_and_every_truncation_reads_alike() {
     let mut frames = Vec::new();
     for frame in kinds() {
         let whole = u32::try_from(frame.len()).unwrap();
-        for length in SHORTEST..=frame.len().min(200) {
+        for length in MIN_FRAME..=frame.len().min(200) {
             frames.push((frame[..length].to_vec(), whole));
             frames.push((frame[..length].to_vec(), u32::try_from(length).unwrap()));
         }
@@ -159,7 +159,7 @@ fn noise_reads_alike() {
     if !sys::require::root() {
         return;
     }
-    let noise = prop::collection::vec(any::<u8>(), SHORTEST..120);
+    let noise = prop::collection::vec(any::<u8>(), MIN_FRAME..120);
     let kind = prop::sample::select(vec![
         0x0800_u16, 0x86dd, 0x8100, 0x8847, 0x8864, 0x88e7, 0x0050,
     ]);

@@ -11,7 +11,7 @@ use packet::pcap::OwnedFrame;
 
 use crate::expressions::{Grammar, Random, ends, network};
 use crate::kernel::frames::{conversation, kinds};
-use crate::kernel::{SHORTEST, assert_same_rows, captured, captures, frames, load, pin, run};
+use crate::kernel::{MIN_FRAME, assert_same_rows, captured, captures, frames, load, pin, run};
 
 fn settings(rules: Rules) -> Settings {
     Settings {
@@ -173,7 +173,7 @@ fn outside_captures_are_chosen_from_alike() {
     };
     for path in captures {
         let mut frames = frames(&path);
-        frames.retain(|captured| captured.frame.len() >= SHORTEST);
+        frames.retain(|captured| captured.frame.len() >= MIN_FRAME);
         compare(&rules, &frames);
     }
 }

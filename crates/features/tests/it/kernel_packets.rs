@@ -12,7 +12,7 @@ use packet::build;
 use packet::pcap::OwnedFrame;
 
 use crate::kernel::frames::{conversation, kinds};
-use crate::kernel::{SHORTEST, assert_same_rows, captured, captures, frames, pin, run};
+use crate::kernel::{MIN_FRAME, assert_same_rows, captured, captures, frames, pin, run};
 
 fn load(options: Options, ring_bytes: u32) -> (PacketPlane, PacketRings) {
     pin();
@@ -104,7 +104,7 @@ fn every_outside_capture_is_recorded_alike() {
     let Some(captures) = captures() else { return };
     for path in captures {
         let mut frames = frames(&path);
-        frames.retain(|captured| captured.frame.len() >= SHORTEST);
+        frames.retain(|captured| captured.frame.len() >= MIN_FRAME);
         compare(&path.display().to_string(), &Options::default(), &frames);
     }
 }

@@ -31,7 +31,7 @@ mod parallel;
 mod payload;
 mod queue;
 mod recording;
-mod scored;
+mod scoring;
 mod shared_sink;
 mod stream;
 mod tshark;

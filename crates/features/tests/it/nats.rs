@@ -153,12 +153,12 @@ impl Consumer {
 }
 
 /// A sink that tells how many rows it has lost while it runs.
-struct Monitored {
+struct MonitoredSink {
     sink: NatsSink,
     lost: Arc<AtomicU64>,
 }
 
-impl Sink for Monitored {
+impl Sink for MonitoredSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let result = self.sink.write(batch);
         self.lost.store(self.sink.lost(), Ordering::Relaxed);
@@ -248,7 +248,7 @@ fn a_live_run_counts_what_a_missing_server_does_not_get() {
     let port = host.port;
     Consumer::connect(port).create_stream();
     let lost = Arc::new(AtomicU64::new(0));
-    let sink = Monitored {
+    let sink = MonitoredSink {
         sink: sink(port, Mode::Live),
         lost: Arc::clone(&lost),
     };

@@ -15,7 +15,7 @@ use arrow_array::RecordBatch;
 use datapath::Datapath;
 use features::Options;
 use features::kernel::Wakeup;
-use features::live::{Direction, Ended, Features, LiveCounters, Plan, Running, datapaths};
+use features::live::{Direction, Features, LiveCounters, Plan, RunSummary, Running, datapaths};
 use features::schema;
 use features::sink::ipfix::TcpExporter;
 use features::sink::{Error, FileSink, Format, Mode, Queue, Rotation, SchemaRef, Shared, Sink};
@@ -29,7 +29,7 @@ use crate::common::disk::mount_disk;
 const PACKETS: u64 = 200_000;
 const FLOWS: u16 = 4096;
 /// Of these, so many have room: nearly every packet makes a row.
-const ROOM: usize = 256;
+const CAPACITY: usize = 256;
 
 /// The datapaths that can take a packet as fast as it comes.
 const FAST: [&str; 5] = ["tpacket", "xdp-ringbuf", "xdp-flow", "tc-flow", "af-xdp"];
@@ -39,7 +39,7 @@ struct Done {
     generated: u64,
     /// Frames that the devices had no room for.
     dropped: u64,
-    ended: Ended,
+    ended: RunSummary,
 }
 
 impl Done {
@@ -76,7 +76,7 @@ fn overload(name: &str, sink: Box<dyn Sink>, meanwhile: impl FnOnce()) -> Done {
     let [left, right] = devices();
     let shared = Shared::new(sink);
     let mut options = Options::default();
-    options.limits.most_flows = ROOM;
+    options.limits.most_flows = CAPACITY;
     let plan = Plan {
         interface: "right".to_owned(),
         ifindex: right,
@@ -200,12 +200,12 @@ fn on_each(test: impl Fn(&'static str) + Sync) {
 }
 
 /// Takes nothing until nobody holds its gate shut.
-struct Gated {
+struct GatedSink {
     gate: Receiver<()>,
     rows: Arc<AtomicU64>,
 }
 
-impl Sink for Gated {
+impl Sink for GatedSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let _opened = self.gate.recv();
         let rows = u64::try_from(batch.num_rows()).unwrap();
@@ -227,7 +227,7 @@ fn a_consumer_that_does_not_move_costs_rows_that_are_counted() {
     on_each(|name| {
         let (shut, gate) = channel();
         let rows = Arc::<AtomicU64>::default();
-        let gated = Gated {
+        let gated = GatedSink {
             gate,
             rows: Arc::clone(&rows),
         };

@@ -15,7 +15,7 @@ use packet::build::{self, Builder, Extension};
 use packet::pcap::{ETHERNET, Frame, Reader, Writer};
 use serde_json::{Value, json};
 
-use crate::common::{self, Kept, captures, json_rows, run};
+use crate::common::{self, MemorySink, captures, json_rows, run};
 
 const MS: i64 = 1_000_000;
 const START: i64 = 1_700_000_000_000_000_000;
@@ -216,7 +216,7 @@ fn with_payload(bytes: usize) -> Run {
 
 /// The rows of a run's only column of bits.
 fn bit_rows(run: &Run, capture: &[u8]) -> Vec<Vec<i8>> {
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let summary = run.run(capture, Box::new(kept.clone()), &Progress::default());
     assert_eq!(summary.counters.unaccounted(), 0);
     let batches = kept.0.lock().unwrap();
@@ -234,7 +234,7 @@ fn matrix(batch: &RecordBatch) -> Vec<Vec<i8>> {
 }
 
 /// Bytes as nPrint shows them, in a place of so many bits.
-fn shown(bytes: &[u8], place: usize) -> Vec<i8> {
+fn nprint_bits(bytes: &[u8], place: usize) -> Vec<i8> {
     let bit = |byte: u8, bit: u32| i8::from(byte >> (7 - bit) & 1 == 1);
     let mut bits: Vec<i8> = bytes
         .iter()
@@ -301,12 +301,12 @@ fn expected_bits(frame: &Frame<'_>, payload_bytes: usize) -> Option<Vec<i8>> {
     let payload = &payload[..payload.len().min(payload_bytes)];
     Some(
         [
-            shown(v4, 480),
-            shown(v6, 320),
-            shown(of(number == 6), 480),
-            shown(of(number == 17), 64),
-            shown(of(icmp), 64),
-            shown(payload, 8 * payload_bytes),
+            nprint_bits(v4, 480),
+            nprint_bits(v6, 320),
+            nprint_bits(of(number == 6), 480),
+            nprint_bits(of(number == 17), 64),
+            nprint_bits(of(icmp), 64),
+            nprint_bits(payload, 8 * payload_bytes),
         ]
         .concat(),
     )

@@ -8,11 +8,11 @@ use features::sink::{Error, Nowhere, Sink, json_lines};
 use features::{Extractor, Options};
 use packet::pcap::{ETHERNET, Reader, Writer};
 
-use crate::common::{self, Kept, assert_same, captures, run};
+use crate::common::{self, MemorySink, assert_same, captures, run};
 
 /// Rows as text, and what became of packets.
 fn rows(run: &Run, workers: u32, capture: &[u8]) -> (Summary, Vec<String>) {
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let workers = NonZeroU32::new(workers).unwrap();
     let progress = Progress::default();
     let summary = run.run_on(

@@ -9,12 +9,12 @@ use arrow_array::{RecordBatch, UInt64Array};
 use features::sink::{Error, Mode, Queue, Sink};
 
 /// Takes a batch for each permit that it is given, and the rest once nobody can give any more.
-struct Gated {
+struct GatedSink {
     permits: Receiver<()>,
     rows: Arc<AtomicU64>,
 }
 
-impl Sink for Gated {
+impl Sink for GatedSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let _ = self.permits.recv();
         self.rows
@@ -34,7 +34,7 @@ impl Sink for Gated {
 fn gated(mode: Mode) -> (Queue, Sender<()>, Arc<AtomicU64>) {
     let (permit, permits) = channel();
     let rows = Arc::new(AtomicU64::new(0));
-    let sink = Gated {
+    let sink = GatedSink {
         permits,
         rows: Arc::clone(&rows),
     };

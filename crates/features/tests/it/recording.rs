@@ -6,7 +6,7 @@ use std::thread;
 
 use features::filter::{Rules, Selection};
 use features::pcap::{Captures, Progress, Run, Summary};
-use features::recording::{Recorded, Recording};
+use features::recording::{Recording, RecordingCounters};
 use features::sink::{Error, Mode, Nowhere, Series};
 use features::{Options, schema};
 use packet::pcap::{OwnedFrame, Reader, Writer};
@@ -38,7 +38,7 @@ fn record(
     run: &Run,
     capture: &[u8],
     recording: Recording,
-) -> (Summary, Recorded, Result<(), Error>) {
+) -> (Summary, RecordingCounters, Result<(), Error>) {
     let recorder = Some(recording.recorder());
     let progress = Progress::default();
     let summary = run.run_recorded(
@@ -76,7 +76,7 @@ fn the_capture_of_a_filtered_run_makes_the_same_rows_without_the_filter() {
     assert!(kept > 0 && kept < 4000);
     assert_eq!(
         recorded,
-        Recorded {
+        RecordingCounters {
             packets: kept,
             lost: 0
         }
@@ -159,7 +159,7 @@ fn a_run_without_packets_leaves_an_empty_capture_and_one_that_never_began_none()
     drop(Recording::start(&path, Series::default(), Mode::Live).unwrap());
     assert!(files(folder.path()).is_empty());
     let recording = Recording::start(&path, Series::default(), Mode::Live).unwrap();
-    assert_eq!(recording.finish().0, Recorded::default());
+    assert_eq!(recording.finish().0, RecordingCounters::default());
     assert!(frames(&path).is_empty());
 }
 
@@ -190,7 +190,7 @@ fn several_link_types_do_not_fit_into_a_capture() {
     let (recorded, finished) = recording.finish();
     assert_eq!(
         recorded,
-        Recorded {
+        RecordingCounters {
             packets: 1,
             lost: 1
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use datapath::{Datapath, Missing};
 use features::kernel::Wakeup;
-use features::live::{Direction, Ended, Features, LiveCounters, Plan};
+use features::live::{Direction, Features, LiveCounters, Plan, RunSummary};
 use features::pcap::Run;
 use features::sink::{Nowhere, Sink};
 use features::stream::{CaptureStream, Error, LiveStream};
@@ -16,7 +16,7 @@ use features::{Options, schema};
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
 
-use crate::common::{self, Kept, capture, captures, wait_until, write};
+use crate::common::{self, MemorySink, capture, captures, wait_until, write};
 
 fn stream(input: impl Read + Send + 'static, schema: &str) -> CaptureStream {
     CaptureStream::start(common::run(schema), input).unwrap()
@@ -26,7 +26,7 @@ fn stream(input: impl Read + Send + 'static, schema: &str) -> CaptureStream {
 fn every_capture_gives_the_rows_that_a_sink_gets() {
     for (name, capture) in captures() {
         for schema in ["flow.v1", "cic.v1"] {
-            let keeper = Kept::default();
+            let keeper = MemorySink::default();
             let summary = write(&capture, schema, Box::new(keeper.clone()));
             let mut stream = stream(Cursor::new(capture.clone()), schema);
             let (batches, errors): (Vec<_>, Vec<_>) = stream.by_ref().partition(Result::is_ok);
@@ -110,7 +110,7 @@ fn reading_is_no_further_ahead_than_a_few_batches_and_ends_with_its_stream() {
 }
 
 /// A datapath that gives batches as soon as it starts, and one when it stops.
-struct Fake {
+struct StubDatapath {
     batches: usize,
     failure: Option<String>,
     stopped: Arc<AtomicBool>,
@@ -123,7 +123,7 @@ struct FakeRunning {
     stopped: Arc<AtomicBool>,
 }
 
-impl Datapath<Features> for Fake {
+impl Datapath<Features> for StubDatapath {
     fn name(&self) -> &'static str {
         "fake"
     }
@@ -163,12 +163,12 @@ impl datapath::Running<Features> for FakeRunning {
         self.failure.clone()
     }
 
-    fn stop(mut self: Box<Self>) -> Ended {
+    fn stop(mut self: Box<Self>) -> RunSummary {
         self.sink.write(&batch()).unwrap();
         self.sink.finish().unwrap();
         self.rows += 1;
         self.stopped.store(true, Ordering::Relaxed);
-        Ended {
+        RunSummary {
             counters: self.counters(),
             failed: self.failed(),
         }
@@ -181,7 +181,7 @@ fn batch() -> RecordBatch {
 }
 
 fn live(batches: usize, failure: Option<&str>) -> (LiveStream, Arc<AtomicBool>) {
-    let fake = Fake {
+    let fake = StubDatapath {
         batches,
         failure: failure.map(str::to_owned),
         stopped: Arc::default(),

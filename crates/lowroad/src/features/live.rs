@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use datapath::Datapath;
 use features::Options;
 use features::kernel::Wakeup;
-use features::live::{Direction, Ended, Features, LiveCounters, Plan, datapaths, givers};
+use features::live::{Direction, Features, LiveCounters, Plan, RunSummary, datapaths, givers};
 use features::schema::Schema;
 use features::sink::{Mode, Shared};
 use process::shutdown::Shutdown;
@@ -146,7 +146,7 @@ impl Live {
         session.has_captured = true;
         session.notify_ready()?;
         self.watch(shutdown, &*running, session);
-        let Ended { counters, failed } = running.stop();
+        let RunSummary { counters, failed } = running.stop();
         session.before = session.before.and(counters);
         // While it waits for the device, its metrics are those of all that it has seen.
         let before = session.before;

@@ -10,7 +10,7 @@ use control::metrics::MetricSet;
 use control::{Error, Limits};
 use features::counters::REFUSALS;
 use features::live::LiveCounters;
-use features::recording::Recorded;
+use features::recording::RecordingCounters;
 use units::socket_address;
 
 use super::model_counters::ModelCounters;
@@ -38,7 +38,7 @@ pub(super) struct MetricsServer {
 struct Latest {
     counters: LiveCounters,
     models: ModelCounters,
-    recorded: Option<Recorded>,
+    recorded: Option<RecordingCounters>,
 }
 
 impl Metrics {
@@ -75,7 +75,7 @@ impl MetricsServer {
         &self,
         counters: &LiveCounters,
         models: ModelCounters,
-        recorded: Option<Recorded>,
+        recorded: Option<RecordingCounters>,
     ) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Latest {
             counters: *counters,
@@ -206,7 +206,7 @@ mod tests {
                 kernel: Some(kernel),
                 unscored: Some(0),
             },
-            recorded: Some(Recorded::default()),
+            recorded: Some(RecordingCounters::default()),
             ..Latest::default()
         };
         let page = latest.metrics().encode(Format::Prometheus);

@@ -211,7 +211,7 @@ fn show_tree(model: &Model, tree: &IntegerTree, text: &mut String) {
                 waiting.push((right as usize, depth + 1));
                 waiting.push((left as usize, depth + 1));
                 let column = &model.columns[input as usize];
-                let threshold = column.quantity.shown(threshold);
+                let threshold = column.quantity.format(threshold);
                 writeln!(text, "{indent}{} <= {threshold}", column.id)
             }
             IntegerNode::Leaf(values) => {

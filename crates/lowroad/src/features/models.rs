@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use features::kernel::{Image, ModelSlot};
 use features::model::{ACTIONS, Classifier, Model};
-use features::sink::{Mode, SchemaRef, Sink, Unscored};
+use features::sink::{Mode, SchemaRef, Sink, UnscoredRows};
 use serde_json::{Value, json};
 
 use super::account;
@@ -56,7 +56,7 @@ pub(super) struct LiveModels {
     kernel: Option<KernelModel>,
     /// None once the sink has it.
     rows: Option<Classifier>,
-    unscored: Option<Unscored>,
+    unscored: Option<UnscoredRows>,
 }
 
 impl LiveModels {
@@ -96,14 +96,14 @@ impl LiveModels {
         }
         ModelCounters {
             kernel: self.kernel.as_ref().map(KernelModel::totals),
-            unscored: self.unscored.as_ref().map(Unscored::rows),
+            unscored: self.unscored.as_ref().map(UnscoredRows::rows),
         }
     }
 
     /// Lines after a run's account; none without models.
     pub(super) fn words(&self) -> String {
         let kernel = self.kernel.as_ref().map(KernelModel::words);
-        let unscored = self.unscored.as_ref().map(Unscored::rows);
+        let unscored = self.unscored.as_ref().map(UnscoredRows::rows);
         kernel.unwrap_or_default() + &account::without_score(unscored)
     }
 

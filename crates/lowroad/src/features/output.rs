@@ -8,8 +8,8 @@ use features::labels::{Error as LabelError, Labeller, Labels, labelled_schema};
 use features::schema::Schema;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
 use features::sink::{
-    Backlog, FileSink, Format, KafkaSink, Mode, NatsSink, Queue, Rotation, SchemaRef, Scored,
-    Scorer, Sink, Unscored, scored_schema,
+    Backlog, FileSink, Format, KafkaSink, Mode, NatsSink, Queue, Rotation, SchemaRef, Scorer,
+    ScoringSink, Sink, UnscoredRows, scored_schema,
 };
 use units::{Size, Span};
 
@@ -118,14 +118,14 @@ impl Output {
         schema: &SchemaRef,
         mode: Mode,
         scorer: Option<Box<dyn Scorer>>,
-    ) -> Result<(Box<dyn Sink>, Unscored), Failure> {
+    ) -> Result<(Box<dyn Sink>, UnscoredRows), Failure> {
         let Some(scorer) = scorer else {
-            return Ok((self.create(schema, mode)?, Unscored::default()));
+            return Ok((self.create(schema, mode)?, UnscoredRows::default()));
         };
         let sink = self.open(&scored_schema(schema), mode)?;
         let waiting = Backlog::default();
         let pressed = (mode == Mode::Live).then(|| waiting.clone());
-        let scored = Scored::new(sink, scorer, schema, pressed);
+        let scored = ScoringSink::new(sink, scorer, schema, pressed);
         let unscored = scored.unscored();
         let queue = Queue::start_counting(Box::new(scored), mode, waiting)?;
         Ok((Box::new(queue), unscored))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
-use features::recording::{Recorded, Recorder, Recording};
+use features::recording::{Recorder, Recording, RecordingCounters};
 use features::sink::{Mode, Series};
 use serde_json::{Value, json};
 use units::Size;
@@ -36,7 +36,7 @@ pub(super) struct CaptureWriter {
 /// The result of writing a capture.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    recorded: Option<Recorded>,
+    recorded: Option<RecordingCounters>,
     failed: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl CaptureWriter {
         self.recording.recorder()
     }
 
-    pub(super) fn recorded(&self) -> Recorded {
+    pub(super) fn recorded(&self) -> RecordingCounters {
         self.recording.recorded()
     }
 

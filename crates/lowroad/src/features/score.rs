@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use features::pcap::Run;
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use features::sink::{self, Mode};
 use process::shutdown::Shutdown;
 use serde_json::json;

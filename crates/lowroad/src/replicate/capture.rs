@@ -12,8 +12,10 @@ use process::shutdown::Shutdown;
 use replicate::capture::{self, Progress, Rescan};
 use replicate::patterns::Patterns;
 use replicate::service::Progress as PartProgress;
-use replicate::service::capture::{self as service, Captured, Recorder, Settings, unfinished};
-use replicate::service::freezer::{Bounded, Pressure};
+use replicate::service::capture::{
+    self as service, CaptureProgress, Recorder, Settings, unfinished,
+};
+use replicate::service::freezer::{Bound, Pressure};
 use replicate::service::keep::Keep;
 use serde_json::json;
 use units::{ByteRate, Size, Span};
@@ -131,10 +133,10 @@ impl Capture {
         mut recorder: Recorder,
         shutdown: &Shutdown,
         json: bool,
-    ) -> Result<(Captured, bool), Failure> {
+    ) -> Result<(CaptureProgress, bool), Failure> {
         let mut ready = false;
         let mut refreshed = Instant::now();
-        let mut show = |captured: &Captured| {
+        let mut show = |captured: &CaptureProgress| {
             if refreshed.elapsed() >= REFRESH && io::stderr().is_terminal() {
                 refreshed = Instant::now();
                 eprint!("\r\x1b[K{}", line(captured));
@@ -175,7 +177,7 @@ impl Capture {
             bounded: self
                 .bounded
                 .zip(self.cgroup.clone())
-                .map(|(Size(bytes), cgroup)| Bounded { bytes, cgroup }),
+                .map(|(Size(bytes), cgroup)| Bound { bytes, cgroup }),
             rate_limit: self
                 .rate_limit
                 .and_then(|ByteRate(bytes)| NonZeroU64::new(bytes)),
@@ -184,7 +186,7 @@ impl Capture {
     }
 
     /// One line, once the log has the tree.
-    fn announce(&self, captured: &Captured, json: bool) -> Result<(), Failure> {
+    fn announce(&self, captured: &CaptureProgress, json: bool) -> Result<(), Failure> {
         if json {
             let ready = PartProgress::Capture(captured.clone()).object();
             exit::print(&format!("{}\n", json!({ "ready": ready })))?;
@@ -202,7 +204,7 @@ impl Capture {
     }
 }
 
-fn line(captured: &Captured) -> String {
+fn line(captured: &CaptureProgress) -> String {
     let progress = &captured.progress;
     let bounded = captured.pressure.as_ref().map_or_else(String::new, pressed);
     if !captured.ready {

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use process::shutdown::Shutdown;
-use replicate::log::{Compacted, Compacting, Error, Stored, compact_while, foldable, seal};
+use replicate::log::{
+    Compacting, CompactionReport, DiskUsage, Error, compact_while, foldable, seal,
+};
 use serde_json::json;
 
 use crate::exit::{self, Failure, OrFail as _};
@@ -57,9 +59,9 @@ impl Compact {
     }
 
     /// Prints the bytes saved, or that there was nothing to compact.
-    fn print(&self, compacted: Option<Compacted>, json: bool) -> Result<(), Failure> {
-        let stored = Stored::of(&self.folder)?;
-        let Stored {
+    fn print(&self, compacted: Option<CompactionReport>, json: bool) -> Result<(), Failure> {
+        let stored = DiskUsage::of(&self.folder)?;
+        let DiskUsage {
             bytes, first_epoch, ..
         } = stored;
         let (before, after) = compacted.map_or((0, 0), |done| (done.before, done.after));
@@ -79,7 +81,7 @@ impl Compact {
             ));
         }
         match compacted {
-            Some(Compacted { epoch, .. }) => exit::print(&format!(
+            Some(CompactionReport { epoch, .. }) => exit::print(&format!(
                 "first epoch {epoch}  folded {before} B to {after} B  saved {saved} B  log {bytes} B\n"
             )),
             None => exit::print(&format!("nothing to compact  log {bytes} B\n")),

@@ -89,7 +89,7 @@ fn line(epoch: &Epoch, json: bool) -> String {
             "bytes": bytes,
             "changed_files": changed_files,
             "changed_bytes": changed_bytes,
-            "stale": { "files": stale.files, "listed": stale.shown() },
+            "stale": { "files": stale.files, "listed": stale.display_paths() },
         });
         return format!("{line}\n");
     }

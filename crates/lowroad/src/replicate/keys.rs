@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use replicate::ship::Key;
-use replicate::ship::tcp::{Made, make};
+use replicate::ship::tcp::{KeyFiles, make};
 use serde_json::json;
 
 use crate::exit::{self, Failure, OrFail as _};
@@ -31,7 +31,7 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
-        let made = Made {
+        let made = KeyFiles {
             server: self.server.clone(),
             clients: self.client.clone(),
             years: self.years,

@@ -105,7 +105,7 @@ fn object(promotion: &Promotion, dry_run: bool) -> Value {
         "unfinished_records": losses.unfinished,
         "unknown_since": Timestamp(losses.known_until_ns()).to_string(),
         "unknown_since_ns": losses.known_until_ns(),
-        "stale": stale.map(|stale| json!({ "files": stale.files, "listed": stale.shown() })),
+        "stale": stale.map(|stale| json!({ "files": stale.files, "listed": stale.display_paths() })),
         "next": capture(promotion),
     }})
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use process::shutdown::Shutdown;
 use replicate::service::keep::Keep;
-use replicate::service::receive::{Received, Settings, behind};
+use replicate::service::receive::{ReceiveProgress, Settings, behind};
 use replicate::service::{Progress as PartProgress, STEP, publish};
 use serde_json::{Value, json};
 use units::Size;
@@ -118,7 +118,7 @@ impl Reporter {
     fn show(
         &mut self,
         arguments: &Receive,
-        received: &Received,
+        received: &ReceiveProgress,
         json: bool,
     ) -> Result<(), Failure> {
         if received.connected() && !self.ready {
@@ -148,7 +148,7 @@ impl Reporter {
     }
 }
 
-fn announce(arguments: &Receive, received: &Received, json: bool) -> Result<(), Failure> {
+fn announce(arguments: &Receive, received: &ReceiveProgress, json: bool) -> Result<(), Failure> {
     if json {
         exit::print(&format!("{}\n", json!({ "ready": object(received) })))?;
     } else {
@@ -163,15 +163,15 @@ fn announce(arguments: &Receive, received: &Received, json: bool) -> Result<(), 
     Ok(())
 }
 
-fn object(received: &Received) -> Value {
+fn object(received: &ReceiveProgress) -> Value {
     PartProgress::Receive(received.clone()).object()
 }
 
-fn line(received: &Received) -> String {
+fn line(received: &ReceiveProgress) -> String {
     let (number, epoch) = received.reached();
     let behind = match received {
-        Received::Tcp(progress, _) => format!("{} records", behind(progress)),
-        Received::Nats(progress) => format!("{} messages", progress.pending),
+        ReceiveProgress::Tcp(progress, _) => format!("{} records", behind(progress)),
+        ReceiveProgress::Nats(progress) => format!("{} messages", progress.pending),
     };
     let apart = if received.connected() {
         ""

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use replicate::epochs;
-use replicate::restore::{self, Options, Restored};
+use replicate::restore::{self, Options, RestoreReport};
 use serde_json::json;
 use units::{Span, Timestamp};
 
@@ -60,8 +60,8 @@ impl Restore {
     }
 }
 
-fn words(restored: &Restored) -> String {
-    let Restored {
+fn words(restored: &RestoreReport) -> String {
+    let RestoreReport {
         epoch,
         at_ns,
         names,
@@ -84,7 +84,7 @@ fn words(restored: &Restored) -> String {
     text
 }
 
-fn object(restored: &Restored) -> String {
+fn object(restored: &RestoreReport) -> String {
     json!({
         "epoch": restored.epoch,
         "at": Timestamp(restored.at_ns).to_string(),

@@ -304,7 +304,7 @@ pub(super) fn object(verdict: &Verdict, Sides(here, there): Sides) -> Value {
         "mounted": verdict.mounted,
         "left_out": verdict.left_out,
         "stale_files": verdict.stale.files,
-        "stale": verdict.stale.shown(),
+        "stale": verdict.stale.display_paths(),
         hash(here): verdict.hashes.map(|(log, _)| log.to_string()),
         hash(there): verdict.hashes.map(|(_, folder)| folder.to_string()),
         "listed": differences,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use features::model::{Classifier, Error, Scores, Search};
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 
 /// Sums of single precision, in another order.
 const ROUNDING: f64 = 2e-5;

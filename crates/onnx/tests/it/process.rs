@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use features::model::{Classifier, Search};
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use features::sink::Scorer;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use arrow_schema::{DataType, Field, Schema};
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use sys::require;
 
 use super::{load, rows, stored_models};

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::log;
 
-const INTERRUPTED: &str = "an earlier step was interrupted and has removed or made some of them already, nothing else was \
+const INTERRUPTION_HINT: &str = "an earlier step was interrupted and has removed or made some of them already, nothing else was \
                            changed";
 
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub enum Error {
     #[error(
         "epoch {epoch} would remove {removed} of the {files} files of {}; {}: check the source, then \
          allow the step with --allow-delete (in a run: `lowroad replicate allow-delete`)",
-        .to.display(), if *.interrupted { INTERRUPTED } else { "nothing was changed" }
+        .to.display(), if *.interrupted { INTERRUPTION_HINT } else { "nothing was changed" }
     )]
     Deletion {
         to: PathBuf,

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::contents::Contents;
-use crate::log::{self, Id, Located, Reader};
+use crate::log::{self, Id, LocatedRecord, Reader};
 use crate::make::Gate;
 use crate::record::{Change, Entry, File, Record, Renumbering, Subject};
 use crate::tree::{Node, Tree};
@@ -237,7 +237,7 @@ impl Fold {
         });
     }
 
-    fn follow(&mut self, located: &Located) -> Result<(), log::Error> {
+    fn follow(&mut self, located: &LocatedRecord) -> Result<(), log::Error> {
         match &located.record.entry {
             Entry::Start { .. } => {
                 for (file, node) in self.tree.files() {

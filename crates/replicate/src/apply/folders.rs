@@ -13,7 +13,7 @@ use rustix::{fs, io::Errno};
 
 use super::plan::Directory;
 use crate::folder::open_beneath;
-use crate::make::{ENTERED, Gate, by_path};
+use crate::make::{Gate, OWNER_RWX, by_path};
 use crate::record::{File, Name, Renumbering};
 
 /// Directories that are kept open, at most.
@@ -169,7 +169,7 @@ impl Folders {
 
     /// A directory that can be entered, and changed.
     fn permitted(&mut self, directory: Directory, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
-        if !self.owned && self.permit(fd.as_fd(), ENTERED)? {
+        if !self.owned && self.permit(fd.as_fd(), OWNER_RWX)? {
             self.relaxed.insert(directory);
         }
         Ok(fd)

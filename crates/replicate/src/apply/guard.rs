@@ -178,7 +178,7 @@ pub(super) fn missing_space(
     plan: &Plan,
     folders: &Folders,
 ) -> io::Result<Option<(Space, Space)>> {
-    let left = Space::left(&folders.staging)?;
+    let left = Space::available(&folders.staging)?;
     let allocation = Allocation::of(&folders.staging)?;
     let mut needs = Space {
         bytes: 0,

@@ -14,13 +14,13 @@ use rustix::{fs, io::Errno};
 use super::folders::{Folders, called};
 use super::omissions::Omissions;
 use super::plan::Directory;
-use crate::make::{ENTERED, Maker, WRITTEN, has_more};
+use crate::make::{Maker, OWNER_RW, OWNER_RWX, has_more};
 use crate::record::{File, Kind, Name, Renumbering};
 use crate::tree::{Node, Tree};
 
 /// What is not as it was applied.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Deviations {
     /// What is not there, or something else, with all that is below.
     pub(super) lost: BTreeSet<File>,
     /// What is there instead, or besides.
@@ -33,7 +33,7 @@ pub(super) struct Found {
     pub(super) first: Option<PathBuf>,
 }
 
-impl Found {
+impl Deviations {
     /// Follows files that are called otherwise from here on.
     pub(super) fn renumber(&mut self, all: &Renumbering) {
         let name = |file: File| all.get(file).unwrap_or(file);
@@ -51,7 +51,7 @@ pub(super) fn inspect(
     tree: &Tree,
     (folders, omissions): (&mut Folders, &Omissions),
     maker: &Maker,
-) -> Result<Found, (PathBuf, Errno)> {
+) -> Result<Deviations, (PathBuf, Errno)> {
     let mut inspection = Inspection {
         tree,
         omissions,
@@ -59,7 +59,7 @@ pub(super) fn inspect(
         device: 0,
         inodes: BTreeMap::new(),
         files: BTreeMap::new(),
-        found: Found::default(),
+        found: Deviations::default(),
     };
     let Some(root) = tree.root() else {
         return Ok(inspection.found);
@@ -96,7 +96,7 @@ struct Inspection<'a> {
     /// Which file an inode of the replica is, and the other way round.
     inodes: BTreeMap<u64, File>,
     files: BTreeMap<File, u64>,
-    found: Found,
+    found: Deviations,
 }
 
 impl Inspection<'_> {
@@ -228,8 +228,8 @@ impl Inspection<'_> {
             return false;
         };
         let given = match node.kind {
-            Kind::Directory => ENTERED,
-            Kind::Regular => WRITTEN,
+            Kind::Directory => OWNER_RWX,
+            Kind::Regular => OWNER_RW,
             _ => return false,
         };
         let mode = u32::from(self.maker.mode(node, attributes));

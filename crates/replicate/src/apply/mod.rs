@@ -27,18 +27,18 @@ use rustix::{fs, io::Errno};
 
 use crate::folder::{Folder, check_folder};
 use crate::make::Maker;
-pub use crate::make::{Gate, Left};
+pub use crate::make::{Gate, SkipCounts};
 use crate::space::{Allocation, Space};
 pub use error::Error;
 use fold::{Fold, Later, Target};
 use folders::Folders;
 use guard::Deletion;
-use inspect::{Found, inspect};
+use inspect::{Deviations, inspect};
 use omissions::Omissions;
 use plan::{Plan, View};
 use rebuild::Rebuild;
-pub use resync::Standing;
-use state::{Kept, Phase, State};
+pub use resync::ReplicaState;
+use state::{Phase, State, StateFile};
 use step::Step;
 use suspects::Suspects;
 
@@ -72,7 +72,7 @@ pub struct Options {
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct StepReport {
     pub epoch: u64,
     /// The number of the epoch's record.
     pub record: u64,
@@ -84,10 +84,10 @@ pub struct Applied {
     pub bytes: u64,
     /// Names that were not as they had been applied, and are right now.
     pub repaired: u64,
-    pub left: Left,
+    pub left: SkipCounts,
 }
 
-impl Applied {
+impl StepReport {
     /// Both steps, as one.
     fn and(self, next: Self) -> Self {
         let mut left = self.left;
@@ -109,12 +109,12 @@ pub struct Replica {
     to: PathBuf,
     options: Options,
     top: Folder,
-    kept: Kept,
+    kept: StateFile,
     fold: Fold,
     /// None before the tree is there.
     folders: Option<Folders>,
     /// What has to be put right with the next step.
-    found: Found,
+    found: Deviations,
     /// What the file system cannot hold.
     left: Omissions,
     pending: bool,
@@ -147,9 +147,9 @@ impl Replica {
         // Only now nobody else says it.
         let state = to.join(STATE);
         let place = (&top, STATE);
-        let kept = match Kept::open(place, options.gate.clone()).map_err(io(&state))? {
+        let kept = match StateFile::open(place, options.gate.clone()).map_err(io(&state))? {
             Some(kept) => kept,
-            None => Kept::create(place, options.gate.clone()).map_err(io(&state))?,
+            None => StateFile::create(place, options.gate.clone()).map_err(io(&state))?,
         };
         let mut replica = Self {
             log: log.to_owned(),
@@ -159,7 +159,7 @@ impl Replica {
             kept,
             fold,
             folders: None,
-            found: Found::default(),
+            found: Deviations::default(),
             left: Omissions::default(),
             pending: false,
             allowed: false,
@@ -189,7 +189,7 @@ impl Replica {
     ///
     /// # Errors
     /// All of [`Error`]. What was not finished is repaired by the next run.
-    pub fn apply(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+    pub fn apply(&mut self, up_to: Option<u64>) -> Result<Option<StepReport>, Error> {
         let mut applied = self.apply_once(up_to)?;
         // A step ends where the log's files are renumbered, and another one follows.
         while self.fold.is_at_border() {
@@ -201,7 +201,7 @@ impl Replica {
         Ok(applied)
     }
 
-    fn apply_once(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+    fn apply_once(&mut self, up_to: Option<u64>) -> Result<Option<StepReport>, Error> {
         if self.options.resync {
             return self.resync(up_to);
         }
@@ -397,7 +397,7 @@ impl Replica {
     }
 
     /// The whole tree anew, which then takes the place of the one that is there.
-    fn begin(&mut self, target: Target) -> Result<Applied, Error> {
+    fn begin(&mut self, target: Target) -> Result<StepReport, Error> {
         if !self.fold.to(target.record)? {
             return Err(self.behind(target));
         }
@@ -432,19 +432,19 @@ impl Replica {
         let below = |(directory, name)| (Some(directory).filter(|of| Some(*of) != root), name);
         self.left = Omissions::new(filled.left.into_iter().map(below));
         self.write_omissions()?;
-        self.said(target)?;
+        self.record_target(target)?;
         self.folders = Some(self.open_folders()?);
         self.options.fresh = false;
         self.allowed = false;
         self.fold.settle(&self.left.files(&self.fold.tree));
-        Ok(Applied {
+        Ok(StepReport {
             epoch: target.epoch,
             record: target.record,
             at_ns: target.at_ns,
             names: filled.names,
             bytes: maker.bytes,
             repaired: 0,
-            left: Left {
+            left: SkipCounts {
                 names: self.left.added(),
                 ..maker.left
             },
@@ -458,7 +458,7 @@ impl Replica {
         }
     }
 
-    fn step(&mut self, target: Target) -> Result<Applied, Error> {
+    fn step(&mut self, target: Target) -> Result<StepReport, Error> {
         match self.try_step(target, false)? {
             Some(applied) => Ok(applied),
             None => {
@@ -472,7 +472,7 @@ impl Replica {
 
     /// None where the log has to be read again for bytes of files, unless that was done just now. The tree is as it was
     /// then.
-    fn try_step(&mut self, target: Target, read_again: bool) -> Result<Option<Applied>, Error> {
+    fn try_step(&mut self, target: Target, read_again: bool) -> Result<Option<StepReport>, Error> {
         if !self.fold.to(target.record)? {
             return Err(self.behind(target));
         }
@@ -538,7 +538,7 @@ impl Replica {
         if changed {
             self.write_omissions()?;
         }
-        self.said(target)?;
+        self.record_target(target)?;
         let wiped = wipe::wipe(folders.staging.as_fd(), &self.options.gate);
         wiped.map_err(|errno| Error::of(self.to.join(STAGING), errno.into()))?;
         folders.settle();
@@ -547,7 +547,7 @@ impl Replica {
         self.resyncing = false;
         self.allowed = false;
         self.fold.settle(&self.left.files(&self.fold.tree));
-        Ok(Some(Applied {
+        Ok(Some(StepReport {
             epoch: target.epoch,
             record: target.record,
             at_ns: target.at_ns,
@@ -680,7 +680,7 @@ impl Replica {
         let tree = (&self.fold.tree, &self.fold.contents);
         let allocation = Allocation::of(staging).map_err(failed)?;
         let needs = Space::of_tree(tree, allocation, |kind| maker.makes(kind));
-        let left = Space::left(staging).map_err(failed)?;
+        let left = Space::available(staging).map_err(failed)?;
         match needs.fits(left) {
             true => Ok(()),
             false => Err(self.no_room(target, needs, left)),
@@ -717,7 +717,7 @@ impl Replica {
         Ok(())
     }
 
-    fn said(&mut self, target: Target) -> Result<(), Error> {
+    fn record_target(&mut self, target: Target) -> Result<(), Error> {
         self.kept.now.epoch = target.epoch;
         self.kept.now.record = target.record;
         self.kept.now.at_ns = target.at_ns;

@@ -19,7 +19,7 @@ const TEMPORARY: &str = "omissions.tmp";
 const MAGIC: [u8; 8] = *b"lromits1";
 const CHECK: usize = 4;
 /// So many of a step are named in warnings.
-const NAMED: u64 = 20;
+const MAX_WARNINGS: u64 = 20;
 
 pub(super) type Entry = (Directory, Name);
 
@@ -101,7 +101,7 @@ impl Omissions {
         let known = before.has(&entry);
         if self.entries.insert(entry) && !known {
             self.added += 1;
-            if self.added <= NAMED {
+            if self.added <= MAX_WARNINGS {
                 let path = path.display();
                 tracing::warn!("{path}: {errno}: the file system cannot hold it; it is left out");
             }

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use super::folders::{self, called, open_path};
 use super::inspect::inspect;
 use super::omissions::Omissions;
-use super::state::{Kept, Phase};
-use super::{Applied, Error, Gate, Replica, STATE, TREE};
+use super::state::{Phase, StateFile};
+use super::{Error, Gate, Replica, STATE, StepReport, TREE};
 use crate::contents::{Extents, Source};
 use crate::folder::Folder;
 use crate::log::Id;
@@ -35,7 +35,7 @@ enum Verdict {
 
 /// What a replica is, whoever is at work on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReplicaState {
     pub log: Id,
     /// The epoch that its tree is, and the number of that record; zeros before the first.
     pub epoch: u64,
@@ -43,7 +43,7 @@ pub struct Standing {
     pub promoted: bool,
 }
 
-impl Standing {
+impl ReplicaState {
     /// # Errors
     /// [`Error::NoReplica`], [`Error::Io`]
     pub fn read(to: &Path) -> Result<Self, Error> {
@@ -55,7 +55,7 @@ impl Standing {
             },
         };
         let top = Folder::open(to).map_err(io)?;
-        let kept = Kept::open((&top, STATE), Gate::default()).map_err(io)?;
+        let kept = StateFile::open((&top, STATE), Gate::default()).map_err(io)?;
         let now = kept.ok_or_else(|| Error::NoReplica(to.to_owned()))?.now;
         if now.phase == Phase::Nothing {
             return Err(Error::NoReplica(to.to_owned()));
@@ -84,7 +84,7 @@ impl Replica {
     }
 
     /// As [`Self::apply`], whatever the tree is now.
-    pub(super) fn resync(&mut self, up_to: Option<u64>) -> Result<Option<Applied>, Error> {
+    pub(super) fn resync(&mut self, up_to: Option<u64>) -> Result<Option<StepReport>, Error> {
         let Some(target) = self.fold.look(up_to)? else {
             return Ok(None);
         };

@@ -123,7 +123,7 @@ impl State {
 
 /// The file that says it.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StateFile {
     file: File,
     turn: u64,
     pub(super) now: State,
@@ -131,7 +131,7 @@ pub(super) struct Kept {
     gate: Gate,
 }
 
-impl Kept {
+impl StateFile {
     /// None if nothing has been said yet.
     pub(super) fn open((folder, name): (&Folder, &str), gate: Gate) -> io::Result<Option<Self>> {
         match folder.file(name, OFlags::RDWR) {

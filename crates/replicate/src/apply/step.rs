@@ -14,7 +14,7 @@ use super::folders::{self, Folders, called, staged};
 use super::inspect::is_of;
 use super::omissions::{Entry, Omissions};
 use super::plan::{Depths, Directory, Plan, View};
-use crate::make::{Bytes, ENTERED, Fault, Maker, WRITTEN, refuses_name};
+use crate::make::{Bytes, Fault, Maker, OWNER_RW, OWNER_RWX, refuses_name};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
@@ -201,7 +201,7 @@ impl Step<'_> {
             Err(Errno::ACCESS) if !self.maker.owned => {
                 let closed = folders::open(&at, called(&name), OFlags::PATH)?;
                 check(&closed, node)?;
-                self.folders.permit(closed.as_fd(), WRITTEN)?;
+                self.folders.permit(closed.as_fd(), OWNER_RW)?;
                 folders::open(&at, called(&name), flags)?
             }
             opened => opened?,
@@ -238,7 +238,7 @@ impl Step<'_> {
             // One that goes elsewhere is written to, and its owner may not be allowed to.
             match folders::open(&at, name, OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(moved) => {
-                    self.folders.permit(moved.as_fd(), ENTERED)?;
+                    self.folders.permit(moved.as_fd(), OWNER_RWX)?;
                 }
                 Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT | Errno::XDEV) => {}
                 Err(errno) => return Err(errno),

@@ -10,7 +10,7 @@ const THIRD: u8 = 8;
 const MOVES: u8 = 16;
 const SYNC: u8 = 32;
 const SYNC_ALL: u8 = 64;
-const OPENED: u8 = 128;
+const FLAG_OPENED: u8 = 128;
 
 /// Numbers below this one are known to the programs.
 pub(super) const COUNT: usize = 512;
@@ -89,8 +89,8 @@ pub(super) fn table() -> [u8; COUNT] {
     mark(&RENAMES, NAMES | MOVES);
     mark(&LINKS, NAMES | MOVES);
     mark(&old::NAMES, NAMES);
-    mark(&old::OPENS, WHOLE | OPENED);
-    mark(&OPENS, WHOLE | OPENED);
+    mark(&old::OPENS, WHOLE | FLAG_OPENED);
+    mark(&OPENS, WHOLE | FLAG_OPENED);
     mark(
         &[
             libc::SYS_unlinkat,

@@ -7,7 +7,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
 const MAX_BYTES: usize = 4 << 20;
 /// However much that is.
-const LONGEST: Duration = Duration::from_millis(250);
+const MAX_INTERVAL: Duration = Duration::from_millis(250);
 /// After so much time an epoch does not wait for files that change all the time.
 const OVERDUE: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_millis(800);
@@ -78,7 +78,7 @@ impl Epochs {
 
     /// How many times a file has to have changed while it was read, for the next one not to wait for it; none where it
     /// waits for all.
-    pub(super) fn patience(&self) -> Option<u32> {
+    pub(super) fn max_rereads(&self) -> Option<u32> {
         match self.begun.elapsed() {
             waited if waited >= LATE => Some(1),
             waited if waited >= OVERDUE => Some(3),
@@ -139,7 +139,7 @@ impl Epochs {
     pub(super) fn is_due(&self) -> bool {
         let least = match self.bytes <= MAX_BYTES {
             true => INTERVAL,
-            false => LONGEST,
+            false => MAX_INTERVAL,
         };
         self.ended.elapsed() >= least
     }

@@ -6,10 +6,10 @@ use super::skel::{Plain, types};
 
 const QUIET: u8 = 1;
 const MIDDLE: u8 = 2;
-const EXTENDED: u8 = 4;
+const FLAG_XATTR: u8 = 4;
 const OUTSIDE: u8 = 8;
 const OVERFLOW: u8 = 16;
-const NAMED: u8 = 32;
+const FLAG_NAME: u8 = 32;
 const LAST: u8 = 64;
 const VAGUE: u8 = 128;
 
@@ -173,7 +173,7 @@ impl Flags {
     }
 
     pub(super) fn extended(self) -> bool {
-        self.0 & EXTENDED != 0
+        self.0 & FLAG_XATTR != 0
     }
 
     /// All its names are outside of the tree.
@@ -209,7 +209,7 @@ impl State {
             inode: state.parent,
             generation: state.parent_generation,
         };
-        let named = state.event.flags & NAMED != 0;
+        let named = state.event.flags & FLAG_NAME != 0;
         let length = usize::try_from(state.event.length).ok()?;
         let name = match named {
             true => Some((parent, Name::new(state.name.get(..length)?).ok()?)),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nix::fcntl::OFlag;
 
-use super::doubt::{Doubt, Doubts};
+use super::dirty::{DirtyParts, Doubts};
 use super::listings::Listings;
 use super::pace::Pace;
 use super::pipeline::Pipeline;
@@ -72,7 +72,7 @@ impl FileReader {
     fn read(
         &mut self,
         file: File,
-        (doubt, late): (&Doubt, Option<&Doubt>),
+        (doubt, late): (&DirtyParts, Option<&DirtyParts>),
         pipeline: &mut Pipeline,
         listener: &mut dyn Listener,
     ) -> Result<(), Error> {

@@ -46,7 +46,7 @@ const WRITES: &[(&str, &str, Arguments)] = &[
     ),
 ];
 /// Those that take or give extended attributes, of which a write may take one.
-const EXTENDED: &[(&str, Arguments)] = &[
+const XATTR_FUNCTIONS: &[(&str, Arguments)] = &[
     ("__vfs_setxattr", &[(1, "dentry"), (2, "inode")]),
     ("__vfs_removexattr", &[(1, "dentry")]),
 ];
@@ -137,7 +137,8 @@ impl Functions {
         };
         let symbols = Symbols::read(&[MAPS, ACCESSES].concat());
         let mut functions = Self {
-            run_at: all(EXTENDED).ok_or("its functions for extended attributes are not known")?,
+            run_at: all(XATTR_FUNCTIONS)
+                .ok_or("its functions for extended attributes are not known")?,
             ..Self::default()
         };
         if changes {

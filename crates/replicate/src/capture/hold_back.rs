@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::doubt::{Doubts, everything};
+use super::dirty::{Doubts, everything};
 use super::options::HoldBackOptions;
 use super::output::Output;
 use super::spill::Spill;
@@ -554,7 +554,7 @@ mod tests {
 
     /// Takes what is said of a file in doubt.
     fn take(kept: &mut HoldBack, entry: Entry, out: &mut Output) {
-        let doubts = Doubts::from([(FILE, super::super::doubt::Doubt::default())]);
+        let doubts = Doubts::from([(FILE, super::super::dirty::DirtyParts::default())]);
         kept.streams = false;
         kept.take(entry, None, &doubts, out);
     }
@@ -616,7 +616,7 @@ mod tests {
     fn the_state_of_files_is_that_of_the_one_that_is_farthest_behind() {
         let (mut kept, mut out) = (HoldBack::default(), Output::default());
         let other = File { inode: 13, ..FILE };
-        let doubt = || super::super::doubt::Doubt::default();
+        let doubt = || super::super::dirty::DirtyParts::default();
         let doubts = Doubts::from([(FILE, doubt()), (other, doubt())]);
         assert_eq!(kept.state_of(&[]), u64::MAX);
         for (to, cut) in [(20, true), (30, false), (40, true)] {

@@ -6,7 +6,7 @@ use super::event::{Event, What};
 
 /// What files got is kept of so many bytes; beyond them only where it was, and they are read again. Events wait for
 /// as long as a tree is read, while its programs go on writing.
-const KEPT: usize = 64 << 20;
+const MAX_RETAINED_BYTES: usize = 64 << 20;
 
 /// Events that wait for one before them.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Order {
         }
         if let What::Data { offset, bytes } = &event.what {
             let (offset, length) = (*offset, bytes.len());
-            if self.kept + length > KEPT {
+            if self.kept + length > MAX_RETAINED_BYTES {
                 event.what = What::Written {
                     offset,
                     length: length as u64,

@@ -24,7 +24,7 @@ const LEAVE: u64 = 0x6c_6f77_726f_6165;
 /// An answer may be pushed out by those that others get.
 const ATTEMPTS: usize = 10;
 /// As many files as a process may be allowed to open.
-const MOST: &str = "/proc/sys/fs/nr_open";
+const MAX_LAYERS: &str = "/proc/sys/fs/nr_open";
 
 /// The files of the tree.
 #[derive(Debug)]
@@ -264,7 +264,7 @@ fn device(status: &Statx) -> u64 {
 
 /// Lets the process have as many files open as it is let, since each file of the tree is one.
 fn allow_many() {
-    let most = std::fs::read_to_string(MOST);
+    let most = std::fs::read_to_string(MAX_LAYERS);
     let most = most.ok().and_then(|most| most.trim().parse::<u64>().ok());
     if let Some(most) = most
         && setrlimit(Resource::RLIMIT_NOFILE, most, most).is_err()

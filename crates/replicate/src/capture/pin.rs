@@ -374,7 +374,7 @@ impl Journal {
 }
 
 /// In place of a directory that has left the tree: what became of its files then, nobody has noted.
-const DEPARTED: File = File {
+const DEPARTURES: File = File {
     inode: 0,
     generation: 0,
 };
@@ -386,7 +386,7 @@ fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
     let holds = label.of == wanted.of && label.epoch.is_some_and(|epoch| epoch <= last);
     let mut files = FileSet::open(&place.join(EVEN))?.files();
     files.extend(FileSet::open(&place.join(ODD))?.files());
-    if files.contains(&DEPARTED) {
+    if files.contains(&DEPARTURES) {
         return None;
     }
     // Behind what was noted: what found no room then is counted by now.

@@ -167,7 +167,7 @@ impl Pipeline {
         if !self.queue.is_accounted()? {
             return Ok(None);
         }
-        let patience = self.epochs.patience();
+        let patience = self.epochs.max_rereads();
         let stale = self.shadow.stale(patience.unwrap_or(u32::MAX));
         Ok(stale.filter(|stale| stale.is_empty() || patience.is_some()))
     }

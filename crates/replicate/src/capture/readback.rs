@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::doubt::Doubts;
+use super::dirty::Doubts;
 use super::file_reader::FileReader;
 use super::pipeline::{Pipeline, ReadbackLoad};
 use super::rescan::TreeScan;
@@ -16,12 +16,12 @@ const JOURNAL_INTERVAL: Duration = Duration::from_millis(200);
 /// After a file has changed while it was read, the next reading begins so much later, and twice as late each time.
 const PAUSE: Duration = Duration::from_millis(5);
 /// But not later than this many times.
-const LONGEST_PAUSE: u32 = 32;
+const MAX_PAUSE: u32 = 32;
 /// Readings follow each other so many times without a pause, while each has at most half as much to read.
 const ROUNDS: u32 = 16;
 /// Stores to mapped files that come while their pages are written back are followed so many times, until they are few.
 const PASSES: u32 = 8;
-const FEW: usize = 2;
+const BATCH: usize = 2;
 
 /// The readback of what is in doubt.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Readback {
             }
             Phase::Armed { after, mut reading } if pipeline.reached(after)? => {
                 let found = reading.join(pipeline)?;
-                if found > FEW && reading.passes < PASSES {
+                if found > BATCH && reading.passes < PASSES {
                     reading.passes += 1;
                     let after = pipeline.queue.counters()?.next;
                     self.phase = Phase::Armed { after, reading };
@@ -143,7 +143,7 @@ impl Readback {
                 self.rounds = 0;
                 self.pauses = match whole {
                     true => 0,
-                    false => (self.pauses * 2).clamp(1, LONGEST_PAUSE),
+                    false => (self.pauses * 2).clamp(1, MAX_PAUSE),
                 };
                 // What is in doubt since is read by the next call: its writer may go on for ever.
                 Ok(Advance::Ends { quiet })

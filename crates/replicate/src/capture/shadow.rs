@@ -9,8 +9,8 @@ use nix::sys::stat::FileStat;
 use super::Error;
 use super::boundary::Boundary;
 use super::comparison::{Comparison, part};
+use super::dirty::{DirtyParts, Doubts, everything};
 use super::dirty_pages::DirtyPages;
-use super::doubt::{Doubt, Doubts, everything};
 use super::hold_back::HoldBack;
 use super::listings::Listings;
 use super::mapped_files::MappedFiles;
@@ -401,7 +401,7 @@ impl ShadowTree {
     }
 
     /// Makes stores to what is in doubt ones that are seen.
-    pub(super) fn clean(&mut self, file: File, doubt: &Doubt) -> Result<(), Error> {
+    pub(super) fn clean(&mut self, file: File, doubt: &DirtyParts) -> Result<(), Error> {
         if doubt.stores && self.is(file, &Kind::Regular) {
             // What is held is cleaned as a whole.
             let most = if self.source.is_overlay() {

@@ -20,12 +20,12 @@ use sys::handle::{self, Handle};
 use sys::holes;
 
 use super::event::{Event, What, nanoseconds};
-use super::extended;
 use super::format::{self, Format};
 use super::overlay::{self, Answer, OverlayFiles};
 use super::program::Programs;
+use super::xattr;
 use super::{Error, Options, mounts};
-use crate::record::{self, Attributes, Extended, File, Kind, Name};
+use crate::record::{self, Attributes, File, Kind, Name, Xattr};
 
 /// To open a file that is said to be busy.
 const ATTEMPTS: u32 = 1000;
@@ -313,7 +313,7 @@ impl Source {
             }
             _ => {
                 if let Some(descriptor) = self.file(file, OFlag::O_PATH)? {
-                    extended::wait_for_lock(&descriptor);
+                    xattr::wait_for_lock(&descriptor);
                 }
             }
         }
@@ -329,11 +329,11 @@ impl Source {
     }
 
     /// None where the file is gone, or nobody tells.
-    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Extended>>, Error> {
+    pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Xattr>>, Error> {
         let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
             return Ok(None);
         };
-        extended::read(&descriptor).map_err(|errno| self.failed(file, errno.into()))
+        xattr::read(&descriptor).map_err(|errno| self.failed(file, errno.into()))
     }
 
     /// What the file is; none where it is gone.

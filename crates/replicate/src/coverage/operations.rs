@@ -25,7 +25,7 @@ const WORDS: &[u8] = b"what a program writes";
 
 /// What was there before the capture.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct Fixture {
     /// Of the file `mapped`.
     map: FileMapping,
 }
@@ -33,11 +33,11 @@ pub(super) struct Prepared {
 /// What a program does to files.
 pub(super) struct Operation {
     pub(super) name: &'static str,
-    pub(super) carry_out: fn(&Path, &mut Prepared) -> io::Result<()>,
+    pub(super) carry_out: fn(&Path, &mut Fixture) -> io::Result<()>,
 }
 
 /// Makes what the operation needs.
-pub(super) fn prepare(folder: &Path) -> io::Result<Prepared> {
+pub(super) fn prepare(folder: &Path) -> io::Result<Fixture> {
     fs::create_dir(folder)?;
     for (name, byte) in [("a", b'a'), ("b", b'b'), ("mapped", b'm')] {
         fs::write(folder.join(name), vec![byte; SIZE])?;
@@ -47,7 +47,7 @@ pub(super) fn prepare(folder: &Path) -> io::Result<Prepared> {
     let _ = setxattr(folder.join("b"), "user.b", b"b", XattrFlags::empty());
     let map = FileMapping::new(open(folder, "mapped", OFlags::empty())?, SIZE, 0)?;
     map.store(0, b"there before");
-    Ok(Prepared { map })
+    Ok(Fixture { map })
 }
 
 macro_rules! operations {

@@ -7,16 +7,16 @@ use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::reader::{Located, Reader};
+use super::reader::{LocatedRecord, Reader};
 use super::segment::{self, Header, Where};
-use super::{Error, LARGEST_RECORD, frame, stored};
+use super::{Error, MAX_RECORD, disk_usage, frame};
 use crate::contents::{Bytes, Contents, Extents, Source};
 use crate::folder::Folder;
 use crate::record::{self, Change, Entry, Kind, Origin, Record};
 use crate::tree::{Node, Tree};
 
 /// So many bytes reach the disk together: much at once would make whoever syncs the log wait.
-const TOGETHER: usize = 16 << 20;
+const BATCH_BYTES: usize = 16 << 20;
 /// What a record of data has besides its bytes, rounded up.
 const BESIDES: u64 = 4096;
 
@@ -25,7 +25,7 @@ const NAME: &str = "compact.tmp";
 
 /// How far a compaction is, or what it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionReport {
     /// The first epoch that the log has now.
     pub epoch: u64,
     /// The bytes of segments that were folded, and of what has taken their place.
@@ -46,7 +46,7 @@ pub struct Compacting {
 /// # Errors
 /// [`Error::NoEpoch`], [`Error::Written`], or [`Error::Compact`] if it would save no record;
 /// [`Error::Busy`] while the log is being compacted.
-pub fn compact(folder: &Path, epoch: u64) -> Result<Compacted, Error> {
+pub fn compact(folder: &Path, epoch: u64) -> Result<CompactionReport, Error> {
     compact_while(folder, epoch, &mut |_| true)
 }
 
@@ -58,7 +58,7 @@ pub fn compact_while(
     folder: &Path,
     epoch: u64,
     goes_on: &mut dyn FnMut(Compacting) -> bool,
-) -> Result<Compacted, Error> {
+) -> Result<CompactionReport, Error> {
     let opened = segment::open_folder(folder)?;
     let _lock = segment::lock(&opened, "compact.lock")?;
     // Of one that was killed.
@@ -77,17 +77,17 @@ pub fn compact_while(
     let last = written?;
     let base = segment::base(last);
     // Without, nobody says it: no reason to have no base.
-    let _ = stored::say(&opened, last, epoch);
+    let _ = disk_usage::say(&opened, last, epoch);
     let renamed = opened.rename(NAME, &base);
     renamed.map_err(segment::in_folder(&opened, NAME))?;
     segment::sync_folder(&opened)?;
-    let after = stored::length_of(&opened, &base)?;
+    let after = disk_usage::length_of(&opened, &base)?;
     let mut before = 0;
     for segment in segment::list(&opened)?.replaced {
-        before += stored::length_of(&opened, &segment.name)?;
+        before += disk_usage::length_of(&opened, &segment.name)?;
         segment::remove(&opened, &segment.name)?;
     }
-    Ok(Compacted {
+    Ok(CompactionReport {
         epoch,
         before,
         after,
@@ -124,7 +124,7 @@ struct Fold {
     tree: Tree,
     contents: Contents,
     /// The epoch's record.
-    epoch: Located,
+    epoch: LocatedRecord,
     /// Behind it.
     reader: Reader,
 }
@@ -327,7 +327,7 @@ impl Run {
     }
 
     fn limit(&self) -> u64 {
-        self.start + LARGEST_RECORD as u64 - BESIDES
+        self.start + MAX_RECORD as u64 - BESIDES
     }
 
     fn is_full(&self) -> bool {
@@ -372,7 +372,7 @@ impl Output<'_> {
         frame::put(record, &mut bytes).map_err(Error::TooLarge)?;
         self.file.write_all(&bytes).map_err(&error)?;
         self.unsynced += bytes.len();
-        if self.unsynced >= TOGETHER {
+        if self.unsynced >= BATCH_BYTES {
             self.unsynced = 0;
             self.file.flush().map_err(&error)?;
             self.file.get_ref().sync_data().map_err(&error)?;

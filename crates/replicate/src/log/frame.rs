@@ -5,12 +5,12 @@ use crate::codec;
 use crate::record::Record;
 
 /// In bytes, as it is encoded.
-pub const LARGEST_RECORD: usize = 16 << 20;
+pub const MAX_RECORD: usize = 16 << 20;
 
 const HEAD: usize = 8;
 const CHECK: usize = 4;
 /// A frame of that, in bytes.
-pub(super) const LARGEST: usize = HEAD + LARGEST_RECORD + CHECK;
+pub(super) const MAX_FRAME: usize = HEAD + MAX_RECORD + CHECK;
 
 /// A file that the machine could not finish may end in zeros. Fewer than a sector of them do not tell.
 const SECTOR: u64 = 512;
@@ -33,13 +33,13 @@ pub(super) enum Frame {
 }
 
 /// # Errors
-/// The record's length in bytes if it is larger than [`LARGEST_RECORD`]; nothing was appended then.
+/// The record's length in bytes if it is larger than [`MAX_RECORD`]; nothing was appended then.
 pub(super) fn put(record: &Record, to: &mut Vec<u8>) -> Result<(), usize> {
     let start = to.len();
     to.extend([0; HEAD]);
     codec::encode(record, to);
     let body = to.len() - start - HEAD;
-    if body > LARGEST_RECORD {
+    if body > MAX_RECORD {
         to.truncate(start);
         return Err(body);
     }
@@ -60,7 +60,7 @@ pub(super) fn get(bytes: &[u8]) -> Frame {
         return short(HEAD);
     };
     let body = u32::from_le_bytes(*length) as usize;
-    if crc32c::crc32c(length) != u32::from_le_bytes(*check) || body > LARGEST_RECORD {
+    if crc32c::crc32c(length) != u32::from_le_bytes(*check) || body > MAX_RECORD {
         return Frame::Damaged {
             what: "no length of a record".to_owned(),
             end: None,

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fstat};
 
 use super::frame::{self, Frame};
-use super::reader::{Located, Place};
+use super::reader::{LocatedRecord, Place};
 use super::segment::{self, HEADER, Header, Segment, Where};
-use super::{Error, LARGEST_RECORD};
+use super::{Error, MAX_RECORD};
 use crate::folder::Folder;
 use crate::record::Entry;
 
@@ -98,7 +98,7 @@ impl Open {
     }
 
     /// None at the end, or at what is not written to its end.
-    pub(super) fn next(&mut self) -> Result<Option<Located>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<LocatedRecord>, Error> {
         loop {
             let damage = match frame::get(&self.buffer[self.used..]) {
                 Frame::Whole { record, length } => {
@@ -109,7 +109,7 @@ impl Open {
                         length,
                     };
                     self.used += length;
-                    return Ok(Some(Located { record, place }));
+                    return Ok(Some(LocatedRecord { record, place }));
                 }
                 Frame::Short { needed } if self.fill(needed)? => continue,
                 Frame::Short { .. } => return Ok(self.unread()),
@@ -124,7 +124,7 @@ impl Open {
     }
 
     /// What is not written to its end is read once more: another writer cuts it off, and writes something else there.
-    fn unread(&mut self) -> Option<Located> {
+    fn unread(&mut self) -> Option<LocatedRecord> {
         self.buffer.truncate(self.used);
         None
     }
@@ -142,7 +142,7 @@ impl Open {
 
     /// # Errors
     /// [`Error::Damaged`] for a record that is not the one that is due.
-    pub(super) fn follows(&self, located: &Located, due: u64) -> Result<(), Error> {
+    pub(super) fn follows(&self, located: &LocatedRecord, due: u64) -> Result<(), Error> {
         let number = located.record.number;
         if number == due {
             return Ok(());
@@ -153,7 +153,7 @@ impl Open {
 
     /// Whether there are bytes that were not in the buffer.
     fn fill(&mut self, needed: usize) -> Result<bool, Error> {
-        debug_assert!(needed <= LARGEST_RECORD + STEP);
+        debug_assert!(needed <= MAX_RECORD + STEP);
         self.buffer.drain(..self.used);
         self.start += self.used as u64;
         self.used = 0;

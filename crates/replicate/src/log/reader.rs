@@ -31,7 +31,7 @@ pub struct Reader {
 
 /// A record, and where it can be read again.
 #[derive(Clone, Debug)]
-pub struct Located {
+pub struct LocatedRecord {
     pub record: Record,
     pub place: Place,
 }
@@ -153,7 +153,7 @@ impl Reader {
     /// # Errors
     /// [`Error::Damaged`], [`Error::Missing`], or [`Error::Compacted`] if the log was compacted further
     /// than it has been read; [`Error::Replaced`] if its disk has lost what was read.
-    pub fn read(&mut self) -> Result<Option<Located>, Error> {
+    pub fn read(&mut self) -> Result<Option<LocatedRecord>, Error> {
         loop {
             let Some(open) = &mut self.open else {
                 if self.advance()? {
@@ -235,7 +235,7 @@ impl Reader {
         }))
     }
 
-    fn take(&mut self, located: Located) -> Result<Located, Error> {
+    fn take(&mut self, located: LocatedRecord) -> Result<LocatedRecord, Error> {
         let number = located.record.number;
         if let (Some(open), Some(next)) = (&self.open, self.next) {
             open.follows(&located, next)?;

@@ -36,7 +36,7 @@ pub(super) struct Tail {
 }
 
 #[derive(Debug)]
-pub(super) struct Recovered {
+pub(super) struct Recovery {
     pub(super) id: Id,
     pub(super) tail: Tail,
     /// Where the last segment's records end.
@@ -118,7 +118,7 @@ impl Tail {
     }
 }
 
-impl Recovered {
+impl Recovery {
     /// Reads the last segments of a log, from one on that has an epoch: no doubt from before lasts, and the next epoch
     /// has to be a later one. A start ends doubts as well, but epochs are counted on behind it.
     pub(super) fn of(folder: &Arc<Folder>, live: &[Segment]) -> Result<Self, Error> {
@@ -206,7 +206,7 @@ impl Current {
 /// that was killed.
 fn is_begun(file: &File, end: u64, size: u64) -> io::Result<bool> {
     let left = usize::try_from(size - end).unwrap_or(usize::MAX);
-    if left > frame::LARGEST {
+    if left > frame::MAX_FRAME {
         return Ok(false);
     }
     let mut bytes = vec![0; left];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::Mode;
 
 use super::open::Open;
-use super::recover::{Current, Recovered, Tail, replace, tidy};
+use super::recover::{Current, Recovery, Tail, replace, tidy};
 use super::segment::{self, Beginning, HEADER, Header, Id, Segment, Where};
 use super::{Error, frame, terms};
 use crate::folder::Folder;
@@ -357,7 +357,7 @@ impl Writer {
                 .map(drop)
                 .map_err(|error| Error::io(self.folder.path())(error.into()));
         };
-        let recovered = Recovered::of(&self.folder, live)?;
+        let recovered = Recovery::of(&self.folder, live)?;
         self.id = recovered.id;
         self.written = recovered.tail.number;
         self.tail = recovered.tail;

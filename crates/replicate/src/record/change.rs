@@ -1,7 +1,7 @@
 //! The changes that a record can say: one entry of a table for each, and what each is about.
 
-use super::field::{Cursor, Field, Malformed, Members, unknown};
-use super::{Attributes, Extended, File, Kind, Name, Origin, Part};
+use super::field::{Cursor, Field, InvalidRecord, Members, unknown};
+use super::{Attributes, File, Kind, Name, Origin, Part, Xattr};
 
 /// The name of a field in listings, where it is another than in Rust.
 macro_rules! shown {
@@ -51,7 +51,7 @@ macro_rules! changes {
             }
 
             /// Reads what follows a tag.
-            pub(crate) fn decode(tag: u8, from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+            pub(crate) fn decode(tag: u8, from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
                 match tag {
                     $($tag => Ok(Self::$change { $($field: Field::take(from)?,)* }),)*
                     tag => Err(unknown("change", tag)),
@@ -69,7 +69,7 @@ changes! {
     4 "gone" Gone { file: File, }
     5 "attributes" Attributes { file: File, attributes: Attributes, }
     /// All extended attributes that the file has from here on.
-    6 "extended" Extended { file: File, all: Vec<Extended> as "names", }
+    6 "extended" Extended { file: File, all: Vec<Xattr> as "names", }
     /// The name means this file from here on, whatever it meant before.
     7 "link" Link { directory: File, name: Name, file: File, }
     8 "unlink" Unlink { directory: File, name: Name, }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Attributes, Extended, File, Kind, Name, NoName, Origin, Part};
+use super::{Attributes, File, Kind, Name, NoName, Origin, Part, Xattr};
 
 /// What a listing shows of a record, by name.
 pub type Members = Map<String, Value>;
@@ -14,7 +14,7 @@ pub(crate) trait Field: Sized {
     fn put(&self, to: &mut Vec<u8>);
 
     /// Reads it from where the cursor is.
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed>;
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord>;
 
     /// Adds it under this name; a field of several values has names for them.
     fn show(&self, name: &str, to: &mut Members);
@@ -22,7 +22,7 @@ pub(crate) trait Field: Sized {
 
 /// Bytes that are no record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum InvalidRecord {
     #[error("a record ends too early")]
     Short,
     #[error("{0} bytes follow a record")]
@@ -41,31 +41,34 @@ pub enum Malformed {
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], InvalidRecord> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(InvalidRecord::Short)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, InvalidRecord> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    fn u16(&mut self) -> Result<u16, Malformed> {
+    fn u16(&mut self) -> Result<u16, InvalidRecord> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    fn u32(&mut self) -> Result<u32, Malformed> {
+    fn u32(&mut self) -> Result<u32, InvalidRecord> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn u64(&mut self) -> Result<u64, InvalidRecord> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    fn bytes(&mut self) -> Result<&'a [u8], InvalidRecord> {
         let length = self.u32()? as usize;
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed::Short)?;
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(InvalidRecord::Short)?;
         self.0 = rest;
         Ok(taken)
     }
@@ -94,7 +97,7 @@ impl Field for u64 {
         to.extend(self.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         from.u64()
     }
 
@@ -109,7 +112,7 @@ impl Field for Vec<u8> {
         put_bytes(to, self);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(from.bytes()?.to_vec())
     }
 
@@ -123,9 +126,9 @@ impl Field for String {
         put_bytes(to, self.as_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         let text = from.bytes()?.to_vec();
-        Self::from_utf8(text).map_err(|_| Malformed::Text)
+        Self::from_utf8(text).map_err(|_| InvalidRecord::Text)
     }
 
     fn show(&self, name: &str, to: &mut Members) {
@@ -141,7 +144,7 @@ impl Field for Vec<String> {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         let mut texts = Self::new();
         for _ in 0..from.u32()? {
             texts.push(Field::take(from)?);
@@ -163,7 +166,7 @@ impl Field for Vec<(File, File)> {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         let mut pairs = Self::new();
         for _ in 0..from.u32()? {
             pairs.push((Field::take(from)?, Field::take(from)?));
@@ -182,7 +185,7 @@ impl Field for File {
         to.extend(self.generation.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(Self {
             inode: from.u64()?,
             generation: from.u32()?,
@@ -199,7 +202,7 @@ impl Field for Name {
         put_bytes(to, self.as_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(Self::new(from.bytes()?)?)
     }
 
@@ -230,7 +233,7 @@ impl Field for Kind {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(match from.u8()? {
             0 => Self::Regular,
             1 => Self::Directory,
@@ -256,10 +259,10 @@ impl Field for Attributes {
         to.extend(self.modified_ns.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         let mode = from.u16()?;
         if mode > 0o7777 {
-            return Err(Malformed::Mode(mode));
+            return Err(InvalidRecord::Mode(mode));
         }
         Ok(Self {
             mode,
@@ -278,7 +281,7 @@ impl Field for Attributes {
 }
 
 /// Shown by their names.
-impl Field for Vec<Extended> {
+impl Field for Vec<Xattr> {
     fn put(&self, to: &mut Vec<u8>) {
         to.extend(length(self.len()));
         for (name, value) in self {
@@ -287,7 +290,7 @@ impl Field for Vec<Extended> {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         // Grown as they are found: the number of them is only a claim.
         let mut all = Self::new();
         for _ in 0..from.u32()? {
@@ -307,7 +310,7 @@ impl Field for Origin {
         to.push(u8::from(*self == Self::ReadBack));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         match from.u8()? {
             0 => Ok(Self::Exact),
             1 => Ok(Self::ReadBack),
@@ -337,7 +340,7 @@ impl Field for Part {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(match from.u8()? {
             0 => Self::Range {
                 offset: from.u64()?,
@@ -363,6 +366,6 @@ impl Field for Part {
     }
 }
 
-pub(super) fn unknown(what: &'static str, value: u8) -> Malformed {
-    Malformed::Unknown { what, value }
+pub(super) fn unknown(what: &'static str, value: u8) -> InvalidRecord {
+    InvalidRecord::Unknown { what, value }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::field::{Cursor, Field, Malformed, Members};
+use super::field::{Cursor, Field, InvalidRecord, Members};
 
 /// The identity of a source tree, beside its root's inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Source {
         self.volume.put(to);
     }
 
-    pub(crate) fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(Self {
             path: Field::take(from)?,
             file_system: Field::take(from)?,

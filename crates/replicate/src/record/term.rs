@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::field::{Cursor, Field, Malformed, Members};
+use super::field::{Cursor, Field, InvalidRecord, Members};
 use super::{File, Source};
 
 /// A promotion: from here on, the log is continued by another tree. The first tree of a log has term 1, without a
@@ -32,7 +32,7 @@ impl Term {
         self.source.put(to);
     }
 
-    pub(crate) fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
         Ok(Self {
             number: from.u64()?,
             epoch: from.u64()?,
@@ -55,7 +55,7 @@ impl Term {
 pub(crate) struct Renumbering(BTreeMap<File, File>);
 
 /// No file is called so.
-const NOBODY: u32 = u32::MAX - 1;
+const NO_FILE: u32 = u32::MAX - 1;
 
 impl Renumbering {
     /// Follows a record; all of it once the last one has come.
@@ -92,7 +92,7 @@ impl Renumbering {
         let mut free = u64::MAX;
         for file in files {
             if !self.has(file) {
-                let generation = NOBODY;
+                let generation = NO_FILE;
                 self.0.insert(
                     file,
                     File {

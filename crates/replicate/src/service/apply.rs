@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Error;
-use super::check::{self, Check, Checked};
-use crate::apply::{self, Applied, Left, Options, Replica};
+use super::check::{self, Check, CheckReport};
+use crate::apply::{self, Options, Replica, SkipCounts, StepReport};
 use crate::log;
 use crate::ship::Watch;
-use crate::verify::{Caught, Scope};
+use crate::verify::{Scope, SyncPoint};
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -55,12 +55,12 @@ pub struct Done {
     pub bytes: u64,
     pub repaired: u64,
     /// What was left out, each time that it was.
-    pub left: Left,
+    pub left: SkipCounts,
     /// Between the last epoch's record and its being shown.
     pub lag: Duration,
-    pub last: Applied,
+    pub last: StepReport,
     /// What a check beside it has found.
-    pub checked: Option<Checked>,
+    pub checked: Option<CheckReport>,
     pub hold: Option<Hold>,
 }
 
@@ -129,14 +129,14 @@ impl Applying {
     /// # Errors
     /// [`Error::Apply`], [`Error::Watch`]
     pub fn step(&mut self, up_to: Option<u64>) -> Result<bool, Error> {
-        self.watch.told().map_err(Error::Watch)?;
+        self.watch.drain().map_err(Error::Watch)?;
         let applied = self.replica.apply(up_to);
         let applied = applied.map_err(|error| self.settings.cut_off(error))?;
         if let Some(applied) = &applied {
             self.done.count(applied);
         }
         if let Some(check) = &self.check {
-            let caught = Caught {
+            let caught = SyncPoint {
                 epoch: self.done.last.epoch,
                 at: SystemTime::now(),
             };
@@ -204,7 +204,7 @@ impl Applying {
 }
 
 impl Done {
-    fn count(&mut self, applied: &Applied) {
+    fn count(&mut self, applied: &StepReport) {
         self.steps += 1;
         self.names += applied.names;
         self.bytes += applied.bytes;
@@ -224,12 +224,12 @@ mod tests {
     fn what_each_step_leaves_out_is_counted() {
         let mut done = Done::default();
         for devices in [2, 0, 1] {
-            done.count(&Applied {
-                left: Left {
+            done.count(&StepReport {
+                left: SkipCounts {
                     devices,
-                    ..Left::default()
+                    ..SkipCounts::default()
                 },
-                ..Applied::default()
+                ..StepReport::default()
             });
         }
         assert_eq!((done.left.devices, done.last.left.devices), (3, 1));

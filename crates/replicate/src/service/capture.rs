@@ -1,7 +1,7 @@
 //! A tree's changes into a log, under the log's numbers.
 
+mod log_output;
 mod open;
-mod written;
 
 use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
-use super::check::{self, Check, Checked};
-use super::confirmed::Confirmed;
-use super::freezer::{Backlog, Bounded, Freezer, Held, Pressure};
+use super::acknowledgements::Acknowledgements;
+use super::check::{self, Check, CheckReport};
+use super::freezer::{Backlog, Bound, CgroupGuard, Freezer, Pressure};
 use super::{Error, keep, place};
 use crate::capture::{self, Capture, HoldBackOptions, INTERVAL, LogState, Options, Pin, Progress};
 use crate::patterns::Patterns;
 use crate::tree::Stale;
-use crate::verify::{Caught, Scope};
+use crate::verify::{Scope, SyncPoint};
 use crate::{coverage, log};
-use open::Watched;
+use log_output::LogOutput;
+pub use log_output::Meanwhile;
+pub(super) use log_output::now_ns;
+use open::OpenFiles;
 pub use open::{Open, OpenPart};
-pub use written::Meanwhile;
-use written::Written;
-pub(super) use written::now_ns;
 
 /// At the end, what has happened until then is waited for at most this long.
 const LAST: Duration = Duration::from_secs(30);
 /// Of a ring: a record of the largest class has to fit in.
-const SMALLEST_RING: u32 = 64 << 10;
+const MIN_RING: u32 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -52,7 +52,7 @@ pub struct Settings {
     /// Keep a journal in this folder of a BPF file system, which outlives the capture.
     pub pin: Option<PathBuf>,
     /// How far it may be behind; what finds no room in the ring is counted and read back if nothing is said.
-    pub bounded: Option<Bounded>,
+    pub bounded: Option<Bound>,
     /// As [`Options::rate_limit`].
     pub rate_limit: Option<NonZeroU64>,
     /// About how large the log may become, in bytes: beyond that, what is old is folded. As large as it likes if
@@ -79,7 +79,7 @@ impl Unseen {
 
 /// How far a capture and its log are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct CaptureProgress {
     /// With the epoch as the log numbers it.
     pub progress: Progress,
     /// The log's last record.
@@ -90,7 +90,7 @@ pub struct Captured {
     pub lag_records: u64,
     pub lag: Duration,
     /// What a check beside it has found.
-    pub checked: Option<Checked>,
+    pub checked: Option<CheckReport>,
     /// Where it is bounded.
     pub pressure: Option<Pressure>,
     /// What of the tree is in doubt; nothing is listed while much is read at once.
@@ -145,12 +145,12 @@ impl Settings {
             return Err(Error::Input(what.to_owned()));
         }
         let ring = self.ring_bytes;
-        if !ring.is_power_of_two() || ring < SMALLEST_RING {
-            let least = SMALLEST_RING >> 10;
+        if !ring.is_power_of_two() || ring < MIN_RING {
+            let least = MIN_RING >> 10;
             let what = format!("ring {ring} B: a power of two, {least} KiB at least");
             return Err(Error::Input(what));
         }
-        self.bounded.as_ref().map_or(Ok(()), Bounded::check)
+        self.bounded.as_ref().map_or(Ok(()), Bound::check)
     }
 
     /// What the log says that is taken up; none where there is none yet, or it begins anew.
@@ -244,14 +244,14 @@ impl Settings {
     }
 }
 
-impl Captured {
+impl CaptureProgress {
     /// Whether the log has all that had happened when the step began.
-    fn caught(&self, at: SystemTime) -> Option<Caught> {
+    fn caught(&self, at: SystemTime) -> Option<SyncPoint> {
         let none = self.lag_records == 0 && self.progress.waiting == 0;
         let known = self.progress.doubtful == 0 && self.progress.held.is_none();
         let all = self.ready && none && known && self.progress.stale == 0;
         let epoch = self.progress.epoch;
-        all.then_some(Caught { epoch, at })
+        all.then_some(SyncPoint { epoch, at })
     }
 }
 
@@ -261,10 +261,10 @@ pub struct Recorder {
     /// Ends first: what waits when nobody reads the ring any more is no reason to freeze anybody.
     freezer: Option<Freezer>,
     capture: Capture,
-    written: Written,
+    written: LogOutput,
     check: Option<Check>,
-    confirmed: Option<Arc<Confirmed>>,
-    watched: Watched,
+    confirmed: Option<Arc<Acknowledgements>>,
+    watched: OpenFiles,
 }
 
 impl Recorder {
@@ -281,7 +281,7 @@ impl Recorder {
     /// As [`Self::begin`], with replicas of the log, whose lag is bounded, too.
     pub(super) fn shipped(
         settings: &Settings,
-        confirmed: Option<Arc<Confirmed>>,
+        confirmed: Option<Arc<Acknowledgements>>,
     ) -> Result<Self, Error> {
         // First what takes no time, and most often is the reason why it cannot be done.
         settings.check()?;
@@ -290,7 +290,7 @@ impl Recorder {
         settings.seen()?;
         let bounded = settings.bounded.as_ref();
         let held = bounded
-            .map(|bounded| Held::take(&bounded.cgroup))
+            .map(|bounded| CgroupGuard::take(&bounded.cgroup))
             .transpose()?;
         let check = settings.checks().map(Check::begin).transpose()?;
         let (capture, written) = Self::open(settings, log)?;
@@ -315,12 +315,12 @@ impl Recorder {
             written,
             check,
             confirmed,
-            watched: Watched::default(),
+            watched: OpenFiles::default(),
         })
     }
 
-    fn open(settings: &Settings, log: Option<LogState>) -> Result<(Capture, Written), Error> {
-        let mut written = Written::open(settings)?;
+    fn open(settings: &Settings, log: Option<LogState>) -> Result<(Capture, LogOutput), Error> {
+        let mut written = LogOutput::open(settings)?;
         let options = settings.options(written.writer.id());
         // Another writer may have gone on with it since it was read.
         let log = log.filter(|log| log.number() == written.writer.number());
@@ -331,7 +331,7 @@ impl Recorder {
             let log = log.map_or_else(|| LogState::read(&settings.log), Ok)?;
             Capture::resume(&settings.tree, options, log)?
         };
-        Written::unpin(settings)?;
+        LogOutput::unpin(settings)?;
         Ok((capture, written))
     }
 
@@ -350,12 +350,12 @@ impl Recorder {
     ///
     /// # Errors
     /// [`Error::Capture`] or [`Error::Log`]; it is over then.
-    pub fn step(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<Captured, Error> {
+    pub fn step(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<CaptureProgress, Error> {
         let (began, capture) = (SystemTime::now(), &mut self.capture);
         let (freezer, check) = (self.freezer.as_ref(), self.check.as_ref());
         let progress = self.written.follow(
             &mut |captured| {
-                meanwhile(&Captured {
+                meanwhile(&CaptureProgress {
                     checked: check.map(|check| check.tell(None)),
                     pressure: freezer.and_then(|freezer| freezer.pressure().ok()),
                     ..captured.clone()
@@ -373,7 +373,7 @@ impl Recorder {
         Ok(captured)
     }
 
-    fn reached(&mut self, progress: Progress) -> Result<Captured, Error> {
+    fn reached(&mut self, progress: Progress) -> Result<CaptureProgress, Error> {
         let mut captured = self.written.reached(progress);
         if let Some(confirmed) = &self.confirmed {
             let bytes = self.written.writer.appended();
@@ -390,7 +390,7 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`Self::step`].
-    pub fn finish(mut self) -> Result<(Captured, bool), Error> {
+    pub fn finish(mut self) -> Result<(CaptureProgress, bool), Error> {
         let (capture, began) = (&mut self.capture, Instant::now());
         let whole = self.written.follow(
             &mut |captured| captured.ready || began.elapsed() > LAST,
@@ -408,7 +408,7 @@ impl Recorder {
 }
 
 /// That no epoch had the last changes in time.
-pub fn unfinished(captured: &Captured) -> Error {
+pub fn unfinished(captured: &CaptureProgress) -> Error {
     let (seconds, epoch) = (LAST.as_secs(), captured.progress.epoch);
     Error::Unfinished(format!(
         "no epoch has the last changes after {seconds} s: the log ends with epoch {epoch}"

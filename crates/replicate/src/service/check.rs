@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 use super::{Error, STEP};
 use crate::capture::Capture;
 use crate::record::Part;
-use crate::verify::{self, Caught, Difference, Differing, Looked, Progress, Rolling, Scope, What};
+use crate::verify::{
+    self, Difference, Differing, Progress, Rolling, RoundReport, Scope, SyncPoint, What,
+};
 
 /// The shortest round.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_ROUND: Duration = Duration::from_secs(1);
 /// Into so many pieces a round is cut at most, and a piece is so much at least, in bytes.
 const PIECES: u64 = 64;
-const LEAST: u64 = 4 << 20;
+const MIN_RATE: u64 = 4 << 20;
 /// A piece is read at this rate at most, unless that were too slow for the round: bytes in a second.
 const RATE: u64 = 8 << 20;
 /// After an error, until it begins anew.
@@ -36,7 +38,7 @@ pub(super) struct Settings {
 
 /// What a check has found since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Times that all of the tree was looked at.
     pub rounds: u64,
     pub names: u64,
@@ -60,16 +62,16 @@ pub(super) struct Check {
 #[derive(Debug, Default)]
 struct Shared {
     end: AtomicBool,
-    told: Mutex<Told>,
+    told: Mutex<SharedState>,
 }
 
 /// What the two threads tell each other.
 #[derive(Debug, Default)]
-struct Told {
-    caught: Option<Caught>,
+struct SharedState {
+    caught: Option<SyncPoint>,
     /// Of a source: to be read again.
     suspects: Vec<Differing>,
-    checked: Checked,
+    checked: CheckReport,
 }
 
 /// The checking thread's own.
@@ -84,7 +86,7 @@ impl Settings {
     /// [`Error::Input`] for a round that is too short.
     pub(super) fn check(round: Option<Duration>) -> Result<(), Error> {
         match round {
-            Some(round) if round < SHORTEST => {
+            Some(round) if round < MIN_ROUND => {
                 Err(Error::Input("check: a round takes 1s at least".to_owned()))
             }
             _ => Ok(()),
@@ -112,15 +114,15 @@ impl Check {
     }
 
     /// Tells it of a moment, if this is one, at which the log had all that the tree had.
-    pub(super) fn tell(&self, caught: Option<Caught>) -> Checked {
-        let mut told = self.shared.told();
+    pub(super) fn tell(&self, caught: Option<SyncPoint>) -> CheckReport {
+        let mut told = self.shared.state();
         told.caught = caught.or(told.caught);
         told.checked
     }
 
     /// Has what differs read again.
     pub(super) fn mend(&self, capture: &mut Capture) {
-        let suspects = std::mem::take(&mut self.shared.told().suspects);
+        let suspects = std::mem::take(&mut self.shared.state().suspects);
         for one in suspects {
             capture.suspect(&one.path, &parts(&one.all));
         }
@@ -138,7 +140,7 @@ impl Drop for Check {
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn state(&self) -> MutexGuard<'_, SharedState> {
         // Whole between any two statements.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -193,7 +195,7 @@ impl Checking {
             if !self.one(&mut rolling)? {
                 return Ok(());
             }
-            let mut told = self.shared.told();
+            let mut told = self.shared.state();
             told.checked.rounds += 1;
             caught = told.caught.unwrap_or(caught);
         }
@@ -203,7 +205,7 @@ impl Checking {
     fn one(&self, rolling: &mut Rolling) -> Result<bool, verify::Error> {
         let began = Instant::now();
         let all = rolling.work().max(1);
-        let piece = (all / PIECES).max(LEAST);
+        let piece = (all / PIECES).max(MIN_RATE);
         let mut reached = 0_u64;
         loop {
             let Some(caught) = self.caught() else {
@@ -252,9 +254,9 @@ impl Checking {
     }
 
     /// The last moment at which the log had everything; none where the end came first.
-    fn caught(&self) -> Option<Caught> {
+    fn caught(&self) -> Option<SyncPoint> {
         while !self.shared.ended() {
-            let caught = self.shared.told().caught;
+            let caught = self.shared.state().caught;
             if caught.is_some() {
                 return caught;
             }
@@ -271,7 +273,7 @@ impl Checking {
     }
 
     /// Says and counts what a look has found, and hands it on; false where it was ended.
-    fn take(&self, looked: Looked) -> bool {
+    fn take(&self, looked: RoundReport) -> bool {
         let source = self.settings.source;
         let (not, again, still) = match source {
             true => (
@@ -296,7 +298,7 @@ impl Checking {
         for path in &looked.left {
             tracing::warn!("{}: {still}", self.path(path));
         }
-        let mut told = self.shared.told();
+        let mut told = self.shared.state();
         let checked = &mut told.checked;
         checked.names += looked.names;
         checked.bytes += looked.bytes;

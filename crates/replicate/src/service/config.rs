@@ -51,7 +51,7 @@ struct Whole {
 
 /// A part, and where the file says what of it.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PartLocation {
     pub(super) part: Part,
     pub(super) line: Range<usize>,
     /// What it reads and what it writes.
@@ -103,7 +103,7 @@ fn placed<S: Section>(
     sections: Vec<Spanned<S>>,
     folder: &Path,
     document: &Document,
-    to: &mut Vec<Placed>,
+    to: &mut Vec<PartLocation>,
 ) -> Result<(), Error> {
     for (index, section) in sections.into_iter().enumerate() {
         let line = section.span();
@@ -121,7 +121,7 @@ fn placed<S: Section>(
         }
         let (reads, writes) = section.spans();
         let job = section.job(folder);
-        to.push(Placed {
+        to.push(PartLocation {
             part: Part { name, job },
             line,
             reads,
@@ -132,10 +132,10 @@ fn placed<S: Section>(
 }
 
 /// Whether what a part needs to begin with is there: folders, certificates, keys.
-fn there(placed: &Placed, all: &[Placed]) -> Result<(), (Range<usize>, String)> {
+fn there(placed: &PartLocation, all: &[PartLocation]) -> Result<(), (Range<usize>, String)> {
     let job = &placed.part.job;
     let written = |log: &Path| {
-        let writes = |other: &&Placed| {
+        let writes = |other: &&PartLocation| {
             other.part.kind().writes_log() && place(other.part.job.log()) == place(log)
         };
         all.iter().find(writes).is_some()

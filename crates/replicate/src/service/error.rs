@@ -4,7 +4,7 @@ use std::io;
 
 use datapath::{Classify, ErrorClass, Missing};
 
-use super::freezer::Refused;
+use super::freezer::FreezeError;
 use super::receive::Needs;
 use crate::ship::{nats, tcp};
 use crate::{apply, capture, coverage, log};
@@ -32,7 +32,7 @@ pub enum Error {
     #[error(transparent)]
     Apply(#[from] apply::Error),
     #[error(transparent)]
-    Freezer(#[from] Refused),
+    Freezer(#[from] FreezeError),
     #[error("no process that thaws what is frozen: {0}")]
     Watchdog(io::Error),
     #[error("watching the log: {0}")]
@@ -64,7 +64,7 @@ impl Error {
             Self::Coverage(coverage::Error::Capture(error)) => of_capture(error),
             Self::Coverage(_) | Self::Watch(_) | Self::Watchdog(_) | Self::Thread(_) => true,
             // The application may be started again.
-            Self::Freezer(refused) => matches!(refused, Refused::Missing(_)),
+            Self::Freezer(refused) => matches!(refused, FreezeError::Missing(_)),
             Self::Log(error) => of_log(error),
             Self::Tcp(tcp::Error::Log(error)) | Self::Nats(nats::Error::Log(error)) => {
                 of_log(error)

@@ -15,26 +15,26 @@ use sys::bpf_ring::Gauge;
 use sys::watchdog::Watchdog;
 
 use super::Error;
-use super::confirmed::Confirmed;
+use super::acknowledgements::Acknowledgements;
 use cgroup::{Cgroup, THAW};
 use mark::Mark;
 
-pub use cgroup::Refused;
+pub use cgroup::FreezeError;
 
 /// How often it is looked how much waits.
 const LOOK: Duration = Duration::from_millis(1);
 /// How often for a cgroup that was there, and whether one still is.
 const SEARCH: Duration = Duration::from_millis(100);
 /// Nothing is frozen for longer at once.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_FREEZE: Duration = Duration::from_secs(5);
 /// If this process does not thaw it then, because it is stopped itself, its watchdog does.
 const WATCHDOG: Duration = Duration::from_secs(6);
 /// A capture takes so much out of its ring at once, in bytes.
-const LEAST: u64 = 256 << 10;
+const MIN_BACKLOG: u64 = 256 << 10;
 
 /// How far a capture may be behind what it follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bounded {
+pub struct Bound {
     /// Above so many bytes that are not safe, and above half of the ring, the cgroup is frozen; below
     /// half of that it runs again.
     pub bytes: u64,
@@ -42,12 +42,12 @@ pub struct Bounded {
     pub cgroup: PathBuf,
 }
 
-impl Bounded {
+impl Bound {
     /// # Errors
     /// [`Error::Input`], [`Error::Freezer`]
     pub fn check(&self) -> Result<(), Error> {
-        if self.bytes < LEAST {
-            let kib = LEAST >> 10;
+        if self.bytes < MIN_BACKLOG {
+            let kib = MIN_BACKLOG >> 10;
             return Err(Error::Input(format!(
                 "bounded {} B: at least {kib} KiB, which are read at once",
                 self.bytes
@@ -83,12 +83,12 @@ pub(super) struct Freezer {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    told: Mutex<Told>,
+    told: Mutex<SharedState>,
 }
 
 /// What is known of it by whoever asks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct SharedState {
     pressure: Pressure,
     /// Since when it has been asked for.
     since: Option<Instant>,
@@ -102,7 +102,7 @@ pub(super) struct Backlog {
     /// Bytes that wait until their file has been read as it was at one moment.
     pub(super) held_back: Arc<AtomicU64>,
     /// What replicas have not confirmed.
-    pub(super) confirmed: Option<Arc<Confirmed>>,
+    pub(super) confirmed: Option<Arc<Acknowledgements>>,
 }
 
 impl Backlog {
@@ -123,7 +123,11 @@ impl Backlog {
 impl Freezer {
     /// # Errors
     /// [`Error::Thread`]
-    pub(super) fn start(bounded: &Bounded, held: Held, backlog: Backlog) -> Result<Self, Error> {
+    pub(super) fn start(
+        bounded: &Bound,
+        held: CgroupGuard,
+        backlog: Backlog,
+    ) -> Result<Self, Error> {
         let shared = Arc::<Shared>::default();
         let looking = Looking {
             path: bounded.cgroup.clone(),
@@ -153,7 +157,7 @@ impl Freezer {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             return Err(Error::Panicked);
         }
-        let Told { pressure, since } = *self.shared.told();
+        let SharedState { pressure, since } = *self.shared.state();
         let now = since.map_or(Duration::ZERO, |since| since.elapsed());
         Ok(Pressure {
             time: pressure.time + now,
@@ -174,7 +178,7 @@ impl Drop for Freezer {
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn state(&self) -> MutexGuard<'_, SharedState> {
         // Whole between any two statements.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,12 +186,12 @@ impl Shared {
 
 /// A cgroup, and who thaws it if this process cannot.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CgroupGuard {
     cgroup: Cgroup,
     watchdog: Watchdog,
 }
 
-impl Held {
+impl CgroupGuard {
     /// The watchdog keeps what memory this process has now: take it before that is much.
     ///
     /// # Errors
@@ -195,11 +199,11 @@ impl Held {
     pub(super) fn take(path: &Path) -> Result<Self, Error> {
         let cgroup = Cgroup::open(path)?;
         let shown = path.display();
-        let failed = |cause| Refused::Io {
+        let failed = |cause| FreezeError::Io {
             path: path.to_owned(),
             cause,
         };
-        let asked = cgroup.asked().map_err(failed)?;
+        let asked = cgroup.is_freeze_requested().map_err(failed)?;
         if cgroup.owner().is_some_and(|owner| !owner.alive()) {
             // Also where its watchdog has thawed it: the mark goes.
             cgroup.thaw().map_err(failed)?;
@@ -221,7 +225,7 @@ impl Held {
 struct Looking {
     path: PathBuf,
     /// None while there is no such cgroup.
-    held: Option<Held>,
+    held: Option<CgroupGuard>,
     backlog: Backlog,
     ring_mark: Mark,
     mark: Mark,
@@ -258,7 +262,7 @@ impl Looking {
         if let Err(error) = self.follow(by_ring || by_all, lag) {
             self.lose(&error);
         }
-        let told = &mut *self.shared.told();
+        let told = &mut *self.shared.state();
         (told.since, told.pressure.lag) = (self.since, lag);
     }
 
@@ -275,7 +279,7 @@ impl Looking {
             }
             None => Ok(()),
             Some(_) if !asked => self.thaw(),
-            Some(since) if since.elapsed() >= LONGEST => self.expire(lag),
+            Some(since) if since.elapsed() >= MAX_FREEZE => self.expire(lag),
             Some(_) => self.hold(),
         }
     }
@@ -284,7 +288,7 @@ impl Looking {
         let Some(held) = &mut self.held else {
             return Ok(());
         };
-        if held.cgroup.asked()? {
+        if held.cgroup.is_freeze_requested()? {
             if !std::mem::replace(&mut self.others, true) {
                 let path = self.path.display();
                 tracing::warn!("cgroup {path} is frozen already, by somebody else: it is left so");
@@ -298,7 +302,7 @@ impl Looking {
             held.watchdog.arm()?;
         }
         self.since = Some(Instant::now());
-        self.shared.told().pressure.freezes += 1;
+        self.shared.state().pressure.freezes += 1;
         held.cgroup.freeze()?;
         self.hold()
     }
@@ -309,23 +313,23 @@ impl Looking {
             return Ok(());
         };
         let frozen = held.cgroup.frozen()?;
-        if !held.cgroup.asked()? {
+        if !held.cgroup.is_freeze_requested()? {
             let path = self.path.display();
             tracing::warn!("cgroup {path}: somebody else has thawed it: it is left so for now");
             self.give_up();
             return self.thaw();
         }
-        self.shared.told().pressure.frozen = frozen;
+        self.shared.state().pressure.frozen = frozen;
         Ok(())
     }
 
     fn expire(&mut self, lag: u64) -> io::Result<()> {
-        let (path, seconds) = (self.path.display(), LONGEST.as_secs());
+        let (path, seconds) = (self.path.display(), MAX_FREEZE.as_secs());
         tracing::warn!(
             "cgroup {path} was frozen for {seconds} s, and {lag} B wait: it runs on, and is frozen again only after \
              half of the bound was reached"
         );
-        self.shared.told().pressure.expired += 1;
+        self.shared.state().pressure.expired += 1;
         self.give_up();
         self.thaw()
     }
@@ -349,7 +353,7 @@ impl Looking {
 
     /// It is not this that keeps anybody from running.
     fn ended(&mut self) {
-        let told = &mut *self.shared.told();
+        let told = &mut *self.shared.state();
         told.pressure.frozen = false;
         if let Some(since) = self.since.take() {
             told.pressure.time += since.elapsed();
@@ -367,7 +371,7 @@ impl Looking {
         );
         self.owed |= self.since.is_some();
         self.ended();
-        self.shared.told().pressure.vanished += 1;
+        self.shared.state().pressure.vanished += 1;
         self.searched = Instant::now();
     }
 
@@ -378,7 +382,7 @@ impl Looking {
             return Ok(());
         }
         self.searched = Instant::now();
-        let Ok(held) = Held::take(&self.path) else {
+        let Ok(held) = CgroupGuard::take(&self.path) else {
             return Ok(());
         };
         if self.owed {

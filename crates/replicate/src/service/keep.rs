@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::{Error, STEP};
-use crate::log::{self, Compacted, Options, Stored, compact_while, foldable};
+use crate::log::{self, CompactionReport, DiskUsage, Options, compact_while, foldable};
 
 /// How often it looks, and how soon again after what went wrong.
 const LOOKS: Duration = Duration::from_secs(1);
-const AGAIN: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_secs(60);
 /// A log can be kept to no less, in bytes.
-const LEAST: u64 = 1 << 20;
+const MIN_SIZE: u64 = 1 << 20;
 /// Into so many segments the size is divided: what is folded ends with one.
 const SEGMENTS: u64 = 8;
 
@@ -46,7 +46,7 @@ struct Keeping {
 /// [`Error::Input`] for a size that is too small.
 pub(super) fn check(keep: Option<u64>) -> Result<(), Error> {
     match keep {
-        Some(bytes) if bytes < LEAST => {
+        Some(bytes) if bytes < MIN_SIZE => {
             Err(Error::Input(format!("keep {bytes} B: 1 MiB at least")))
         }
         _ => Ok(()),
@@ -114,7 +114,7 @@ impl Keeping {
         while !self.shared.ended() {
             let wait = match self.look() {
                 Ok(None) => LOOKS,
-                Ok(Some(Compacted {
+                Ok(Some(CompactionReport {
                     epoch,
                     before,
                     after,
@@ -132,7 +132,7 @@ impl Keeping {
                         tracing::warn!("keeping {log} to {} B: {text}; trying again", self.bytes);
                         said = text;
                     }
-                    AGAIN
+                    INTERVAL
                 }
             };
             self.shared.wait(wait);
@@ -140,11 +140,11 @@ impl Keeping {
     }
 
     /// Folds what is too much, if anything is and can be.
-    fn look(&mut self) -> Result<Option<Compacted>, log::Error> {
+    fn look(&mut self) -> Result<Option<CompactionReport>, log::Error> {
         if self.shared.held.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let stored = Stored::of(&self.log)?;
+        let stored = DiskUsage::of(&self.log)?;
         let tried = self.tried.unwrap_or(u64::MAX);
         let grown = tried.saturating_add(self.bytes / SEGMENTS);
         if !is_due(&stored, self.bytes) || (tried..grown).contains(&stored.bytes) {
@@ -171,7 +171,7 @@ fn stays(bytes: u64) -> u64 {
 
 /// Whether the log is too large, and what would be folded is as much as what was folded before, which is read and
 /// written again each time: a tree that is larger than the size is not copied for every little that comes.
-fn is_due(stored: &Stored, bytes: u64) -> bool {
+fn is_due(stored: &DiskUsage, bytes: u64) -> bool {
     let behind = stored.bytes.saturating_sub(stored.base);
     stored.bytes > bytes && behind >= stays(bytes).saturating_add(stored.base)
 }
@@ -180,8 +180,8 @@ fn is_due(stored: &Stored, bytes: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn stored(base: u64, behind: u64) -> Stored {
-        Stored {
+    fn stored(base: u64, behind: u64) -> DiskUsage {
+        DiskUsage {
             bytes: base + behind,
             base,
             first_epoch: None,

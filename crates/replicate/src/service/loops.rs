@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::config::Placed;
+use super::config::PartLocation;
 use super::part::Job;
 use super::place;
 use crate::ship::nats::Options;
@@ -89,7 +89,7 @@ fn is_here(host: &str, at: IpAddr) -> bool {
 }
 
 /// Complains of the first two parts that write the same, and of the first loop.
-pub(super) fn check(parts: &[Placed]) -> Result<(), Complaint> {
+pub(super) fn check(parts: &[PartLocation]) -> Result<(), Complaint> {
     let things: Vec<_> = parts
         .iter()
         .map(|placed| Thing::of(&placed.part.job))
@@ -141,7 +141,7 @@ fn way_back(start: usize, things: &[(Option<Thing>, Option<Thing>)]) -> Option<V
 }
 
 /// About the last part of a loop, which closes it.
-fn complaint(way: &[usize], parts: &[Placed]) -> Complaint {
+fn complaint(way: &[usize], parts: &[PartLocation]) -> Complaint {
     let (first, last) = (way[0], way[way.len() - 1]);
     let ((_, written), (read, _)) = (words(&parts[last].part.job), words(&parts[first].part.job));
     let message = match way.len() {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use control::metrics::MetricSet;
 
 use super::apply::Done;
-use super::capture::Captured;
-use super::check::Checked;
+use super::capture::CaptureProgress;
+use super::check::CheckReport;
 use super::freezer::Pressure;
-use super::receive::Received;
+use super::receive::ReceiveProgress;
 use super::status::{PartStatus, Progress, State, Status};
 use crate::ship::nats::{ForeignMessages, Published};
 use crate::ship::tcp;
@@ -84,7 +84,7 @@ fn add_state(metrics: &mut MetricSet, labels: Labels<'_>, part: &PartStatus) {
     }
 }
 
-fn add_capture(metrics: &mut MetricSet, labels: Labels<'_>, captured: &Captured) {
+fn add_capture(metrics: &mut MetricSet, labels: Labels<'_>, captured: &CaptureProgress) {
     let progress = &captured.progress;
     for (name, help, count) in [
         (
@@ -142,7 +142,7 @@ fn add_capture(metrics: &mut MetricSet, labels: Labels<'_>, captured: &Captured)
     }
 }
 
-fn add_check(metrics: &mut MetricSet, labels: Labels<'_>, checked: &Checked) {
+fn add_check(metrics: &mut MetricSet, labels: Labels<'_>, checked: &CheckReport) {
     for (name, help, count) in [
         (
             "lowroad_replicate_check_rounds_total",
@@ -264,9 +264,9 @@ fn add_publish(metrics: &mut MetricSet, labels: Labels<'_>, published: &Publishe
     add_foreign(metrics, labels, &published.foreign);
 }
 
-fn add_receive(metrics: &mut MetricSet, labels: Labels<'_>, received: &Received) {
+fn add_receive(metrics: &mut MetricSet, labels: Labels<'_>, received: &ReceiveProgress) {
     let repeated = match received {
-        Received::Tcp(progress, _) => {
+        ReceiveProgress::Tcp(progress, _) => {
             add_bytes(metrics, labels, progress.bytes);
             let help = "Connections that were made to the source.";
             metrics
@@ -278,7 +278,7 @@ fn add_receive(metrics: &mut MetricSet, labels: Labels<'_>, received: &Received)
                 .sample(&labels, progress.records);
             progress.repeated
         }
-        Received::Nats(progress) => {
+        ReceiveProgress::Nats(progress) => {
             add_messages(metrics, labels, progress.messages);
             add_retries(metrics, labels, progress.retries);
             add_foreign(metrics, labels, &progress.foreign);
@@ -397,21 +397,21 @@ mod tests {
     /// A part of each kind, and two captures, with everything that a part can count.
     fn parts() -> Status {
         let captured = || {
-            Progress::Capture(Captured {
-                checked: Some(Checked::default()),
+            Progress::Capture(CaptureProgress {
+                checked: Some(CheckReport::default()),
                 pressure: Some(Pressure {
                     time: Duration::from_millis(250),
                     ..Pressure::default()
                 }),
-                ..Captured::default()
+                ..CaptureProgress::default()
             })
         };
         let applied = Done {
-            checked: Some(Checked::default()),
+            checked: Some(CheckReport::default()),
             ..Done::default()
         };
-        let from_source = Received::Tcp(tcp::Progress::default(), Duration::ZERO);
-        let from_stream = Received::Nats(nats::Received::default());
+        let from_source = ReceiveProgress::Tcp(tcp::Progress::default(), Duration::ZERO);
+        let from_stream = ReceiveProgress::Nats(nats::Received::default());
         Status {
             parts: vec![
                 part("app", "capture", captured()),

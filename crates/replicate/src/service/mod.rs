@@ -2,12 +2,12 @@
 //! replica kept up to date. A command does one of them; a [`Service`] does what its configuration
 //! lists, each part in a thread of its own. Arguments, signals and sockets are the program's.
 
+mod acknowledgements;
 mod api;
 pub mod apply;
 pub mod capture;
 pub mod check;
 pub mod config;
-mod confirmed;
 mod error;
 pub mod freezer;
 pub mod keep;
@@ -38,9 +38,9 @@ pub use error::Error;
 pub use part::{Job, Kind, Part};
 pub use status::{PartStatus, Progress, State, Status};
 
-use confirmed::Confirmed;
+use acknowledgements::Acknowledgements;
 use rustix::fs::Mode;
-use supervise::Supervised;
+use supervise::PartState;
 use tip::Tips;
 
 use crate::folder::Folder;
@@ -55,8 +55,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// All parts of a configuration, at work.
 #[derive(Debug)]
 pub struct Service {
-    parts: Vec<Arc<Supervised>>,
-    threads: Mutex<Vec<(Arc<Supervised>, JoinHandle<()>)>>,
+    parts: Vec<Arc<PartState>>,
+    threads: Mutex<Vec<(Arc<PartState>, JoinHandle<()>)>>,
     ends: Arc<Ends>,
     tips: Mutex<Tips>,
 }
@@ -116,8 +116,8 @@ impl Service {
         Ok(service)
     }
 
-    fn begin(&mut self, part: Part, confirmed: Option<Arc<Confirmed>>) -> Result<(), Error> {
-        let supervised = Arc::new(Supervised::new(&part, confirmed));
+    fn begin(&mut self, part: Part, confirmed: Option<Arc<Acknowledgements>>) -> Result<(), Error> {
+        let supervised = Arc::new(PartState::new(&part, confirmed));
         let (own, ends) = (Arc::clone(&supervised), Arc::clone(&self.ends));
         let thread = thread::Builder::new().name(part.name.clone());
         let thread = thread
@@ -137,7 +137,7 @@ impl Service {
 
     /// The parts that keep the service from having begun although they work, and what they wait for.
     pub fn awaited(&self) -> Vec<(String, String)> {
-        let awaits = |part: &Arc<Supervised>| Some((part.name().to_owned(), part.awaits()?));
+        let awaits = |part: &Arc<PartState>| Some((part.name().to_owned(), part.awaits()?));
         self.parts.iter().filter_map(awaits).collect()
     }
 
@@ -163,7 +163,7 @@ impl Service {
     /// # Errors
     /// Of parts that are not there, or not halted.
     pub fn allow_delete(&self, name: Option<&str>) -> Result<Vec<String>, control::Error> {
-        let named = |part: &&Arc<Supervised>| name.is_none_or(|name| part.name() == name);
+        let named = |part: &&Arc<PartState>| name.is_none_or(|name| part.name() == name);
         let named: Vec<_> = self.parts.iter().filter(named).collect();
         let allowed = named.iter().filter(|part| part.allow_delete_once());
         let allowed: Vec<String> = allowed.map(|part| part.name().to_owned()).collect();
@@ -217,11 +217,11 @@ impl Drop for Service {
 }
 
 /// The logs of captures that are bounded.
-fn bounded(config: &Config) -> BTreeMap<PathBuf, Arc<Confirmed>> {
+fn bounded(config: &Config) -> BTreeMap<PathBuf, Arc<Acknowledgements>> {
     let bounded = config.parts.iter().filter_map(|part| match &part.job {
         Job::Capture(settings) => {
             let bounded = settings.bounded.as_ref()?;
-            let confirmed = Arc::new(Confirmed::new(bounded.bytes / 2));
+            let confirmed = Arc::new(Acknowledgements::new(bounded.bytes / 2));
             Some((place(&settings.log), confirmed))
         }
         _ => None,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::acknowledgements::Acknowledgements;
 use super::capture::{self, Recorder};
-use super::confirmed::Confirmed;
 use super::publish::{self, Publishing};
 use super::receive::{self, Receiving};
 use super::status::Progress;
@@ -109,7 +109,7 @@ impl Job {
         }
     }
 
-    pub(super) fn begin(&self, confirmed: Option<Arc<Confirmed>>) -> Result<Working, Error> {
+    pub(super) fn begin(&self, confirmed: Option<Arc<Acknowledgements>>) -> Result<Working, Error> {
         Ok(match self {
             Self::Capture(settings) => {
                 Working::Capture(Box::new(Recorder::shipped(settings, confirmed)?))

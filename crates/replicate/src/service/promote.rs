@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::Error;
 use super::capture::now_ns;
 use super::upstream::Upstream;
-use crate::apply::{self, Gate, Options, Replica, Standing, TREE};
+use crate::apply::{self, Gate, Options, Replica, ReplicaState, TREE};
 use crate::capture::{self, Capture};
 use crate::log::{self, Last, Reader, Writer};
 use crate::record::{Entry, Term};
@@ -212,9 +212,9 @@ impl Settings {
         self.replica.join(TREE)
     }
 
-    fn standing(&self) -> Result<Standing, Error> {
+    fn standing(&self) -> Result<ReplicaState, Error> {
         log::check(&self.log)?;
-        let standing = Standing::read(&self.replica)?;
+        let standing = ReplicaState::read(&self.replica)?;
         let id = Reader::open(&self.log)?.id()?;
         match id == Some(standing.log) {
             true => Ok(standing),

@@ -67,7 +67,7 @@ impl Settings {
                 let tls = files.client()?;
                 let client = Client::of(self.sink()?, peer, tls, self.fresh, Waits::default());
                 let client = client.with_rollback(self.rollback);
-                Ok(self.receiving(Stream::Tcp(Box::new(client), Behind::default())))
+                Ok(self.receiving(Stream::Tcp(Box::new(client), Backlog::default())))
             }
             Way::Nats => {
                 let options = self.broker.options(&self.from, &self.tls)?;
@@ -146,7 +146,7 @@ pub struct Receiving {
 
 #[derive(Debug)]
 enum Stream {
-    Tcp(Box<Client>, Behind),
+    Tcp(Box<Client>, Backlog),
     Nats(Box<Receiver>, Replacing),
 }
 
@@ -160,7 +160,7 @@ pub struct Replacing {
 
 /// How far a copy is.
 #[derive(Clone, Debug)]
-pub enum Received {
+pub enum ReceiveProgress {
     /// And for how long it has been behind.
     Tcp(FromTcp, Duration),
     Nats(FromNats),
@@ -168,12 +168,12 @@ pub enum Received {
 
 /// What the source had when it was seen to have more than the copy, and when that was.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Behind {
+pub struct Backlog {
     number: u64,
     since: Option<Instant>,
 }
 
-impl Behind {
+impl Backlog {
     fn follow(&mut self, progress: &FromTcp) -> Duration {
         // Another log of the source may end earlier.
         if progress.number >= self.number.min(progress.tip.number) {
@@ -205,7 +205,7 @@ impl Receiving {
     ///
     /// # Errors
     /// [`Error::Tcp`] or [`Error::Nats`], for what does not pass by itself.
-    pub fn step(&mut self, wait: Duration) -> Result<Received, Error> {
+    pub fn step(&mut self, wait: Duration) -> Result<ReceiveProgress, Error> {
         let received = self.stream.step(wait)?;
         self.noter.note(&self.log, &self.from, &received);
         Ok(received)
@@ -215,7 +215,7 @@ impl Receiving {
     ///
     /// # Errors
     /// As [`Self::step`].
-    pub fn finish(mut self) -> Result<Received, Error> {
+    pub fn finish(mut self) -> Result<ReceiveProgress, Error> {
         let received = self.stream.finish()?;
         self.noter.write(&self.log, &self.from, &received);
         Ok(received)
@@ -223,12 +223,12 @@ impl Receiving {
 }
 
 impl Stream {
-    fn step(&mut self, wait: Duration) -> Result<Received, Error> {
+    fn step(&mut self, wait: Duration) -> Result<ReceiveProgress, Error> {
         match self {
             Self::Tcp(client, behind) => {
                 let progress = client.poll(wait)?.clone();
                 let lag = behind.follow(&progress);
-                Ok(Received::Tcp(progress, lag))
+                Ok(ReceiveProgress::Tcp(progress, lag))
             }
             Self::Nats(receiver, replacing) => loop {
                 match receiver.step(wait) {
@@ -240,26 +240,26 @@ impl Stream {
                     progress => {
                         let progress = progress?;
                         replacing.follow(&progress);
-                        return Ok(Received::Nats(progress));
+                        return Ok(ReceiveProgress::Nats(progress));
                     }
                 }
             },
         }
     }
 
-    fn finish(self) -> Result<Received, Error> {
+    fn finish(self) -> Result<ReceiveProgress, Error> {
         match self {
             Self::Tcp(client, mut behind) => {
                 let progress = client.finish()?;
                 let lag = behind.follow(&progress);
-                Ok(Received::Tcp(progress, lag))
+                Ok(ReceiveProgress::Tcp(progress, lag))
             }
-            Self::Nats(receiver, _) => Ok(Received::Nats(receiver.finish()?)),
+            Self::Nats(receiver, _) => Ok(ReceiveProgress::Nats(receiver.finish()?)),
         }
     }
 }
 
-impl Received {
+impl ReceiveProgress {
     /// Whether records can arrive now.
     pub fn connected(&self) -> bool {
         match self {

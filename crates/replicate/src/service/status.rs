@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::Kind;
 use super::apply::Done;
-use super::capture::{Captured, Open, now_ns};
-use super::check::Checked;
+use super::capture::{CaptureProgress, Open, now_ns};
+use super::check::CheckReport;
 use super::freezer::Pressure;
-use super::receive::{self, Received};
+use super::receive::{self, ReceiveProgress};
 use super::tip::Tips;
-use crate::log::Stored;
+use crate::log::DiskUsage;
 use crate::record::Part;
 use crate::ship::nats::Published;
 use crate::ship::tcp;
@@ -95,7 +95,7 @@ impl State {
 
 /// What a part's thread tells.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PartReport {
     pub(super) state: State,
     pub(super) trouble: Option<String>,
     pub(super) failures: u64,
@@ -105,11 +105,11 @@ pub(super) struct Known {
 /// How far a part is.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    Capture(Captured),
+    Capture(CaptureProgress),
     /// And where it listens.
     Serve(SocketAddr, tcp::Status),
     Publish(Published),
-    Receive(Received),
+    Receive(ReceiveProgress),
     Apply(Done),
 }
 
@@ -132,8 +132,8 @@ impl Progress {
             }
             Self::Serve(_, status) => status.replicas.clear(),
             Self::Publish(published) => published.server = None,
-            Self::Receive(Received::Tcp(progress, _)) => progress.connected = false,
-            Self::Receive(Received::Nats(progress)) => progress.server = None,
+            Self::Receive(ReceiveProgress::Tcp(progress, _)) => progress.connected = false,
+            Self::Receive(ReceiveProgress::Nats(progress)) => progress.server = None,
             Self::Apply(_) => {}
         }
     }
@@ -240,12 +240,18 @@ impl Progress {
 }
 
 impl PartStatus {
-    pub(super) fn new(name: &str, kind: Kind, log: &Path, known: &Known, tips: &mut Tips) -> Self {
+    pub(super) fn new(
+        name: &str,
+        kind: Kind,
+        log: &Path,
+        known: &PartReport,
+        tips: &mut Tips,
+    ) -> Self {
         let progress = known.progress.as_ref();
         let (number, epoch) = progress.map_or((None, None), Progress::reached);
         let lag = progress.filter(|now| now.knows_lag(known.state));
         let (lag_records, lag_ms) = lag.map_or((None, None), |now| now.lag(log, tips));
-        let stored = kind.writes_log().then(|| Stored::of(log).ok()).flatten();
+        let stored = kind.writes_log().then(|| DiskUsage::of(log).ok()).flatten();
         let first_epoch = stored.and_then(|stored| stored.first_epoch);
         Self {
             name: name.to_owned(),
@@ -266,7 +272,7 @@ impl PartStatus {
     }
 }
 
-fn capture(captured: &Captured) -> Value {
+fn capture(captured: &CaptureProgress) -> Value {
     let progress = &captured.progress;
     let rescan = progress.rescan.map(|rescan| {
         json!({
@@ -286,7 +292,7 @@ fn capture(captured: &Captured) -> Value {
         "dropped": progress.dropped,
         "doubtful_files": progress.doubtful,
         "stale_files": captured.stale.files,
-        "stale": captured.stale.shown(),
+        "stale": captured.stale.display_paths(),
         "open": open(&captured.open),
         "read_back_bytes": progress.read_back,
         "dirty_bytes": progress.dirty,
@@ -313,7 +319,7 @@ fn open(open: &Open) -> Value {
     json!({ "parts": open.parts, "listed": listed.collect::<Vec<_>>() })
 }
 
-fn check(checked: &Checked) -> Value {
+fn check(checked: &CheckReport) -> Value {
     json!({
         "rounds": checked.rounds,
         "names": checked.names,
@@ -379,9 +385,9 @@ fn publish(published: &Published) -> Value {
     })
 }
 
-fn receive(received: &Received) -> Value {
+fn receive(received: &ReceiveProgress) -> Value {
     match received {
-        Received::Tcp(progress, _) => json!({
+        ReceiveProgress::Tcp(progress, _) => json!({
             "connected": progress.connected,
             "number": progress.number,
             "epoch": progress.epoch,
@@ -395,7 +401,7 @@ fn receive(received: &Received) -> Value {
             "replaced": progress.replaced,
             "trouble": progress.trouble,
         }),
-        Received::Nats(progress) => json!({
+        ReceiveProgress::Nats(progress) => json!({
             "number": progress.number,
             "epoch": progress.epoch,
             "messages": progress.messages,
@@ -437,10 +443,10 @@ mod tests {
 
     /// What is said of a lag in this state.
     fn lag(state: State, progress: Progress) -> (Option<u64>, Option<u64>) {
-        let known = Known {
+        let known = PartReport {
             state,
             progress: Some(progress),
-            ..Known::default()
+            ..PartReport::default()
         };
         let log = Path::new("/nowhere");
         let status = PartStatus::new("it", Kind::Capture, log, &known, &mut Tips::default());
@@ -449,13 +455,13 @@ mod tests {
 
     #[test]
     fn who_does_not_work_says_nothing_of_a_lag() {
-        let capture = || Progress::Capture(Captured::default());
+        let capture = || Progress::Capture(CaptureProgress::default());
         let tcp = |connected| {
             let progress = tcp::Progress {
                 connected,
                 ..tcp::Progress::default()
             };
-            Progress::Receive(Received::Tcp(progress, std::time::Duration::ZERO))
+            Progress::Receive(ReceiveProgress::Tcp(progress, std::time::Duration::ZERO))
         };
         for (state, works) in [
             (State::Starting, true),

@@ -7,38 +7,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::confirmed::Confirmed;
+use super::acknowledgements::Acknowledgements;
 use super::keep::Keep;
 use super::part::Working;
-use super::status::{Known, PartStatus, Progress, State};
+use super::status::{PartReport, PartStatus, Progress, State};
 use super::tip::Tips;
 use super::{Error, Kind, Part, STEP};
 use crate::log;
 use crate::make::Gate;
 
 /// Between two attempts: at first, and at most.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+const MIN_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Who is waited for says this often how far it is.
-const ASKED: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is known of a part by whoever asks.
 #[derive(Debug)]
-pub(super) struct Supervised {
+pub(super) struct PartState {
     name: String,
     pub(super) kind: Kind,
     log: PathBuf,
     /// What replicas of its log have, where somebody waits for them.
-    confirmed: Option<Arc<Confirmed>>,
-    known: Mutex<Known>,
+    confirmed: Option<Arc<Acknowledgements>>,
+    known: Mutex<PartReport>,
     /// Its next step may remove most of a replica's files.
     allowed: AtomicBool,
     /// What an apply asks before each call.
     gate: Gate,
 }
 
-impl Supervised {
-    pub(super) fn new(part: &Part, confirmed: Option<Arc<Confirmed>>) -> Self {
+impl PartState {
+    pub(super) fn new(part: &Part, confirmed: Option<Arc<Acknowledgements>>) -> Self {
         Self {
             name: part.name.clone(),
             kind: part.kind(),
@@ -101,7 +101,7 @@ impl Supervised {
 
     /// Works until `end` says so, or until what does not pass by itself.
     pub(super) fn work(&self, mut part: Part, end: &AtomicBool) {
-        let (mut delay, mut said) = (SHORTEST, String::new());
+        let (mut delay, mut said) = (MIN_DELAY, String::new());
         let keep = self.keep(&part);
         part.job.ask(&self.gate);
         let mut full = false;
@@ -110,7 +110,7 @@ impl Supervised {
             let follow = || self.follow(&mut part, keep.as_ref(), full, end);
             let worked = panic::catch_unwind(AssertUnwindSafe(follow));
             if let Some(confirmed) = &self.confirmed {
-                confirmed.told(&self.name, None);
+                confirmed.report(&self.name, None);
             }
             let Err(error) = worked.unwrap_or(Err(Error::Panicked)) else {
                 self.known().state = State::Ended;
@@ -120,8 +120,8 @@ impl Supervised {
             full = error.is_full();
             let ending = end.load(Ordering::Relaxed);
             let again = error.passes() && !ending;
-            if begun.elapsed() > LONGEST {
-                (delay, said) = (SHORTEST, String::new());
+            if begun.elapsed() > MAX_DELAY {
+                (delay, said) = (MIN_DELAY, String::new());
             }
             if text != said {
                 let then = if again { "; trying again" } else { "" };
@@ -142,7 +142,7 @@ impl Supervised {
             if !again || !waited(delay, end) {
                 return;
             }
-            (delay, said) = ((delay * 2).min(LONGEST), text);
+            (delay, said) = ((delay * 2).min(MAX_DELAY), text);
         }
     }
 
@@ -184,14 +184,14 @@ impl Supervised {
         let begun = self.begin(part, full);
         hold(false);
         let mut working = begun?;
-        let wait = self.confirmed.as_ref().map_or(STEP, |_| ASKED);
+        let wait = self.confirmed.as_ref().map_or(STEP, |_| POLL_INTERVAL);
         while !end.load(Ordering::Relaxed) {
             let mut told = Instant::now();
             if self.allowed.swap(false, Ordering::Relaxed) {
                 working.allow_delete_once();
             }
             let progress = working.step(wait, &mut |now| {
-                if told.elapsed() >= ASKED {
+                if told.elapsed() >= POLL_INTERVAL {
                     told = Instant::now();
                     self.reached(now);
                 }
@@ -206,7 +206,7 @@ impl Supervised {
 
     fn reached(&self, progress: Progress) {
         if let Some(confirmed) = &self.confirmed {
-            confirmed.told(&self.name, Some(&progress));
+            confirmed.report(&self.name, Some(&progress));
         }
         let mut known = self.known();
         if progress.ready() {
@@ -226,7 +226,7 @@ impl Supervised {
         known.progress = Some(progress);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, PartReport> {
         // Whole between any two statements.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

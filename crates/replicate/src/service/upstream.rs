@@ -8,14 +8,14 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::capture::now_ns;
-use super::receive::Received;
+use super::receive::ReceiveProgress;
 use crate::folder::Folder;
 
 /// In the folder of a copy.
 const FILE: &str = "upstream";
 const TEMPORARY: &str = "upstream.tmp";
 /// Of the file, in bytes.
-const LARGEST: u64 = 16 << 10;
+const MAX_SIZE: u64 = 16 << 10;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// While the source has not told all.
 const SOON: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ impl Upstream {
             file => file?,
         };
         let mut text = String::new();
-        file.take(LARGEST).read_to_string(&mut text)?;
+        file.take(MAX_SIZE).read_to_string(&mut text)?;
         Ok(serde_json::from_str(&text).ok())
     }
 
@@ -71,7 +71,7 @@ pub(super) struct Noter {
 
 impl Noter {
     /// Where this cannot be written, what the copy lacks is not known later: nothing else depends on it.
-    pub(super) fn note(&mut self, log: &Path, from: &str, received: &Received) {
+    pub(super) fn note(&mut self, log: &Path, from: &str, received: &ReceiveProgress) {
         if !received.connected() {
             return;
         }
@@ -83,7 +83,7 @@ impl Noter {
     }
 
     /// As [`Self::note`], at the end.
-    pub(super) fn write(&mut self, log: &Path, from: &str, received: &Received) {
+    pub(super) fn write(&mut self, log: &Path, from: &str, received: &ReceiveProgress) {
         let Some(heard_ns) = self.heard_ns else {
             return;
         };
@@ -95,13 +95,13 @@ impl Noter {
             heard_ns,
         };
         match received {
-            Received::Tcp(progress, _) if progress.tip.number == 0 => return,
-            Received::Tcp(progress, _) => {
+            ReceiveProgress::Tcp(progress, _) if progress.tip.number == 0 => return,
+            ReceiveProgress::Tcp(progress, _) => {
                 upstream.record = Some(progress.tip.number);
                 upstream.epoch = (progress.tip.epoch > 0).then_some(progress.tip.epoch);
                 self.complete = upstream.epoch.is_some();
             }
-            Received::Nats(progress) => {
+            ReceiveProgress::Nats(progress) => {
                 upstream.pending = Some(progress.pending);
                 self.complete = true;
             }

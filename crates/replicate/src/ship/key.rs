@@ -64,7 +64,7 @@ impl Key {
     /// The signature of a record's bytes under its number in a log.
     pub fn sign(&self, id: &Id, number: u64, bytes: &[u8]) -> Signature {
         let mut signature = [0; SIGNATURE];
-        let tag = hmac::sign(&self.0, &said(id, number, bytes));
+        let tag = hmac::sign(&self.0, &signed_bytes(id, number, bytes));
         for (to, from) in signature.iter_mut().zip(tag.as_ref()) {
             *to = *from;
         }
@@ -73,12 +73,12 @@ impl Key {
 
     /// Whether the signature is one by this key; the time taken does not tell where it differs.
     pub fn signed(&self, id: &Id, number: u64, bytes: &[u8], signature: &[u8]) -> bool {
-        hmac::verify(&self.0, &said(id, number, bytes), signature).is_ok()
+        hmac::verify(&self.0, &signed_bytes(id, number, bytes), signature).is_ok()
     }
 }
 
 /// What is signed: each part has one length.
-fn said(id: &Id, number: u64, bytes: &[u8]) -> Vec<u8> {
+fn signed_bytes(id: &Id, number: u64, bytes: &[u8]) -> Vec<u8> {
     let digest = digest::digest(&digest::SHA256, bytes);
     [PURPOSE, id, &number.to_le_bytes(), digest.as_ref()].concat()
 }

@@ -17,7 +17,7 @@ pub struct Sink {
 
 /// What a copy has on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct CopyState {
     /// Of the log that it is a copy of.
     pub beginning: Beginning,
     /// The last record's number.
@@ -66,9 +66,9 @@ impl Sink {
 
     /// What is there; of what was received since the last [`Self::sync`], it may be lost again. None if
     /// there is nothing.
-    pub fn held(&self) -> Option<Held> {
+    pub fn held(&self) -> Option<CopyState> {
         let (beginning, last) = (self.beginning?, self.writer.last()?);
-        Some(Held {
+        Some(CopyState {
             beginning,
             number: last.number,
             at_ns: last.at_ns,

@@ -26,9 +26,9 @@ use rustls::{AlertDescription, CertificateError};
 
 pub use client::{Client, Peer, Progress, Waits};
 pub use identity::Files;
-pub use keys::{KeysError, Made, make};
+pub use keys::{KeyFiles, KeysError, make};
 pub use message::{
-    Fork, Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION,
+    Fork, Inbox, InvalidMessage, MAX_REQUEST, MAX_RESPONSE, Message, Reason, Tip, VERSION,
 };
 pub use server::{Counts, Limits, Replica, Server, Status};
 
@@ -72,7 +72,7 @@ pub enum Error {
     )]
     Version(u16),
     #[error("the other end sent {0}")]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidMessage),
     #[error("the other end closed the connection")]
     Closed,
     #[error("the other end has said nothing for {} s", .0.as_secs())]

@@ -32,7 +32,7 @@ impl Watch {
         let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
         let mut asked = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         match poll(&mut asked, timeout) {
-            Ok(_) | Err(nix::Error::EINTR) => self.told(),
+            Ok(_) | Err(nix::Error::EINTR) => self.drain(),
             Err(error) => Err(error.into()),
         }
     }
@@ -41,7 +41,7 @@ impl Watch {
     ///
     /// # Errors
     /// Of read.
-    pub fn told(&self) -> io::Result<()> {
+    pub fn drain(&self) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut room);
         loop {

@@ -6,10 +6,10 @@ use crate::record::{Change, File, Part};
 
 /// What was in doubt and is not settled yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Doubts(BTreeMap<File, BTreeSet<Doubt>>);
+pub struct Doubts(BTreeMap<File, BTreeSet<DirtyState>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Doubt {
+enum DirtyState {
     Range { offset: u64, end: u64 },
     Attributes,
     Names,
@@ -32,7 +32,7 @@ impl Doubts {
 
     /// Settles all ranges that lie within the one that was read.
     pub fn settle(&mut self, file: File, part: &Part) {
-        let settled = Doubt::from(part);
+        let settled = DirtyState::from(part);
         if let Some(doubts) = self.0.get_mut(&file) {
             doubts.retain(|doubt| !settled.covers(*doubt));
             if doubts.is_empty() {
@@ -68,7 +68,7 @@ impl Doubts {
     }
 }
 
-impl From<&Part> for Doubt {
+impl From<&Part> for DirtyState {
     fn from(part: &Part) -> Self {
         match *part {
             Part::Range { offset, length } => Self::Range {
@@ -81,23 +81,23 @@ impl From<&Part> for Doubt {
     }
 }
 
-impl From<Doubt> for Part {
-    fn from(doubt: Doubt) -> Self {
+impl From<DirtyState> for Part {
+    fn from(doubt: DirtyState) -> Self {
         match doubt {
-            Doubt::Range { offset, end } => Self::Range {
+            DirtyState::Range { offset, end } => Self::Range {
                 offset,
                 length: match end {
                     u64::MAX => end,
                     end => end - offset,
                 },
             },
-            Doubt::Attributes => Self::Attributes,
-            Doubt::Names => Self::Names,
+            DirtyState::Attributes => Self::Attributes,
+            DirtyState::Names => Self::Names,
         }
     }
 }
 
-impl Doubt {
+impl DirtyState {
     fn covers(self, other: Self) -> bool {
         match (self, other) {
             (

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Invalid, LARGEST};
-use crate::record::{Attributes, Change, Edit, Extended, File, Kind, Name};
+use super::{Invalid, MAX_FILE_SIZE};
+use crate::record::{Attributes, Change, Edit, File, Kind, Name, Xattr};
 
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Node {
     pub kind: Kind,
     /// As they were said last; a file of which nothing was said has none.
     pub attributes: Option<Attributes>,
-    pub extended: Vec<Extended>,
+    pub extended: Vec<Xattr>,
     /// In bytes; zero for all but regular files.
     pub size: u64,
     /// Each directory that has it, and under which name; a directory has one at most.
@@ -49,7 +49,7 @@ impl Node {
         }
         let after = edit.size(self.size);
         let size = edit.bytes().map_or(after, |_| edit.range().1);
-        if size > LARGEST {
+        if size > MAX_FILE_SIZE {
             return Err(Invalid::TooLarge { file, size });
         }
         self.size = after;

@@ -4,7 +4,7 @@ use super::Tree;
 use crate::record::Name;
 
 /// So many are listed; all are counted.
-const LISTED: usize = 16;
+const MAX_LISTED: usize = 16;
 
 /// Files of which an epoch has no state of its moment but an earlier one: they changed each time that they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,12 +24,12 @@ impl Stale {
         };
         Self {
             files: tree.stale().count() as u64,
-            listed: paths.take(LISTED).map(joined).collect(),
+            listed: paths.take(MAX_LISTED).map(joined).collect(),
         }
     }
 
     /// The listed paths, as they can be printed.
-    pub fn shown(&self) -> Vec<String> {
+    pub fn display_paths(&self) -> Vec<String> {
         let shown = self.listed.iter();
         shown
             .map(|path| format!("./{}", path.escape_ascii()))
@@ -42,7 +42,7 @@ impl Stale {
             return String::new();
         }
         let more = self.files - self.listed.len() as u64;
-        let mut paths = self.shown().join(", ");
+        let mut paths = self.display_paths().join(", ");
         if more > 0 {
             paths += &format!(" and {more} more");
         }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::content::{self, Half};
 use super::hash::{Hash, Tree};
+use super::name_selection::NameSelection;
 use super::report::{Difference, Verdict, What, path_of};
-use super::side::{Fault, Seen, Side};
-use super::wanted::Wanted;
+use super::side::{Fault, Metadata, Side};
 use super::{Error, Progress, Scope, Summary, Watch};
 use crate::record::{Kind, Name};
 
@@ -34,20 +34,20 @@ pub(super) struct Part<S: Side> {
 
 /// A directory, of which what is in it is being compared.
 struct Level<A, B> {
-    here: Option<(A, Seen)>,
-    there: Option<(B, Seen)>,
+    here: Option<(A, Metadata)>,
+    there: Option<(B, Metadata)>,
     names: std::vec::IntoIter<Name>,
     /// How long its path is.
     length: usize,
 }
 
 /// What is in a directory that either side has.
-type Below<A, B> = Option<Level<<A as Side>::Found, <B as Side>::Found>>;
+type Below<A, B> = Option<Level<<A as Side>::Lookup, <B as Side>::Lookup>>;
 
 /// A file on one side.
 struct One<F> {
     found: F,
-    seen: Seen,
+    seen: Metadata,
     /// The path under which it was seen first, if not under this one.
     first: Option<Box<[u8]>>,
     content: Option<Hash>,
@@ -74,8 +74,11 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
     }
 
     /// Compares what is wanted of both.
-    pub(super) fn run(&mut self, wanted: &Wanted) -> Result<(), Error> {
-        self.verdict.all = matches!(wanted, Wanted::Only(_) | Wanted::Between { .. });
+    pub(super) fn run(&mut self, wanted: &NameSelection) -> Result<(), Error> {
+        self.verdict.all = matches!(
+            wanted,
+            NameSelection::Only(_) | NameSelection::Between { .. }
+        );
         let there = self.there.side.root();
         let there = there.map_err(|fault| self.error(fault, false))?;
         self.walk(Some(there), wanted)
@@ -83,10 +86,10 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 
     /// Hashes one side alone.
     pub(super) fn hash(&mut self) -> Result<(), Error> {
-        self.walk(None, &Wanted::All)
+        self.walk(None, &NameSelection::All)
     }
 
-    fn walk(&mut self, there: Option<B::Found>, wanted: &Wanted) -> Result<(), Error> {
+    fn walk(&mut self, there: Option<B::Lookup>, wanted: &NameSelection) -> Result<(), Error> {
         let here = self.here.side.root();
         let here = here.map_err(|fault| self.error(fault, true))?;
         let mut levels = Vec::new();
@@ -164,8 +167,8 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
     /// What is at the path; a directory's level is returned: what is in it comes next.
     fn entry(
         &mut self,
-        here: Option<A::Found>,
-        there: Option<B::Found>,
+        here: Option<A::Lookup>,
+        there: Option<B::Lookup>,
     ) -> Result<Below<A, B>, Error> {
         if here.is_none() && there.is_none() {
             return Ok(None);
@@ -206,8 +209,8 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 
     fn descend(
         &mut self,
-        here: Option<One<A::Found>>,
-        there: Option<One<B::Found>>,
+        here: Option<One<A::Lookup>>,
+        there: Option<One<B::Lookup>>,
     ) -> Result<Below<A, B>, Error> {
         let here = here.filter(|one| one.seen.kind == Kind::Directory);
         let there = there.filter(|one| one.seen.kind == Kind::Directory);
@@ -233,7 +236,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
     }
 
     /// All in a directory was seen: of one moment only if it had the same names all the time.
-    fn leave(&mut self, level: &Level<A::Found, B::Found>) -> Result<(), Error> {
+    fn leave(&mut self, level: &Level<A::Lookup, B::Lookup>) -> Result<(), Error> {
         let mut changed = Ok(false);
         if let Some((found, seen)) = &level.here {
             changed = self.here.side.changed(found, seen);
@@ -248,7 +251,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         Ok(())
     }
 
-    fn compare(&mut self, here: &Seen, there: &Seen) {
+    fn compare(&mut self, here: &Metadata, there: &Metadata) {
         if std::mem::discriminant(&here.kind) != std::mem::discriminant(&there.kind) {
             self.differ(What::Kind, here.kind.to_string(), there.kind.to_string());
             return;
@@ -288,8 +291,8 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
     /// Bytes of regular files, once under all of their names.
     fn contents(
         &mut self,
-        here: Option<&mut One<A::Found>>,
-        there: Option<&mut One<B::Found>>,
+        here: Option<&mut One<A::Lookup>>,
+        there: Option<&mut One<B::Lookup>>,
     ) -> Result<(), Fault> {
         let here = here.filter(|one| one.seen.kind == Kind::Regular);
         let there = there.filter(|one| one.seen.kind == Kind::Regular);
@@ -334,8 +337,8 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 
     fn changed(
         &mut self,
-        here: Option<&One<A::Found>>,
-        there: Option<&One<B::Found>>,
+        here: Option<&One<A::Lookup>>,
+        there: Option<&One<B::Lookup>>,
     ) -> Result<bool, Fault> {
         let mut changed = false;
         if let Some(one) = here {
@@ -409,9 +412,9 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
 /// What a name in a directory leads to, where there is the directory.
 fn look<S: Side>(
     side: &mut S,
-    directory: Option<&S::Found>,
+    directory: Option<&S::Lookup>,
     name: &Name,
-) -> Result<Option<S::Found>, Fault> {
+) -> Result<Option<S::Lookup>, Fault> {
     directory.map_or(Ok(None), |directory| side.find(directory, name))
 }
 
@@ -426,9 +429,9 @@ impl<S: Side> Part<S> {
 
     fn one(
         &mut self,
-        found: Option<S::Found>,
+        found: Option<S::Lookup>,
         path: &[u8],
-    ) -> Result<Option<One<S::Found>>, Fault> {
+    ) -> Result<Option<One<S::Lookup>>, Fault> {
         let Some(found) = found else {
             return Ok(None);
         };
@@ -445,7 +448,7 @@ impl<S: Side> Part<S> {
         }))
     }
 
-    fn half<'a>(&'a mut self, one: &'a mut One<S::Found>) -> Half<'a, S> {
+    fn half<'a>(&'a mut self, one: &'a mut One<S::Lookup>) -> Half<'a, S> {
         Half {
             side: &mut self.side,
             found: &mut one.found,
@@ -453,7 +456,7 @@ impl<S: Side> Part<S> {
         }
     }
 
-    fn put(&mut self, one: Option<&One<S::Found>>, path: &[u8]) {
+    fn put(&mut self, one: Option<&One<S::Lookup>>, path: &[u8]) {
         match one {
             Some(One {
                 first: Some(first), ..

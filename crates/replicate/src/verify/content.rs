@@ -6,19 +6,19 @@ use super::side::{Fault, Side};
 
 const STEP: u64 = BLOCK as u64;
 /// Ranges of one file are listed up to this many.
-const LISTED: usize = 1000;
+const MAX_RANGES: usize = 1000;
 
 /// The file of one side.
 #[derive(Debug)]
 pub(super) struct Half<'a, S: Side> {
     pub(super) side: &'a mut S,
-    pub(super) found: &'a mut S::Found,
+    pub(super) found: &'a mut S::Lookup,
     pub(super) size: u64,
 }
 
 /// What was found of one file's bytes, or of two files'.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct ContentDifference {
     /// Where they differ: offset and length, in whole blocks.
     pub(super) ranges: Vec<(u64, u64)>,
     /// Blocks of zeros that only one of them has on the disk.
@@ -59,8 +59,8 @@ pub(super) fn both<A: Side, B: Side>(
     mut a: Half<'_, A>,
     mut b: Half<'_, B>,
     read: &mut dyn FnMut(u64) -> Result<(), Fault>,
-) -> Result<(Hash, Hash, Compared), Fault> {
-    let mut compared = Compared::default();
+) -> Result<(Hash, Hash, ContentDifference), Fault> {
+    let mut compared = ContentDifference::default();
     let mut contents = [Content::default(), Content::default()];
     let (mut ours, mut theirs) = (Block::new(), Block::new());
     let (mut at, end) = (0, a.size.max(b.size));
@@ -149,13 +149,13 @@ impl Block {
     }
 }
 
-impl Compared {
+impl ContentDifference {
     fn add(&mut self, at: u64, length: u64) {
         if let Some((from, before)) = self.ranges.last_mut()
             && *from + *before == at
         {
             *before += length;
-        } else if self.ranges.len() < LISTED {
+        } else if self.ranges.len() < MAX_RANGES {
             self.ranges.push((at, length));
         }
     }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::side::Seen;
+use super::side::Metadata;
 use super::{BLOCK, Scope};
 use crate::record::Kind;
 
@@ -100,7 +100,7 @@ impl Tree {
     }
 
     /// A file under its only name, or its first one. `content` is that of a regular file.
-    pub(super) fn entry(&mut self, path: &[u8], seen: &Seen, content: Option<Hash>) {
+    pub(super) fn entry(&mut self, path: &[u8], seen: &Metadata, content: Option<Hash>) {
         self.bytes(path);
         self.hasher.update(&[number_of(&seen.kind)]);
         let attributes = &seen.attributes;

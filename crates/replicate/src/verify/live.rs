@@ -10,8 +10,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::name_selection::NameSelection;
 use super::report::{Verdict, What};
-use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Watch, compare};
 use crate::log::{self, Reader};
 use crate::patterns::Filter;
@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// Between two looks.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// Between two questions to who watches, while nothing is compared.
-const ASKED: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Compares the tree itself with the last epoch of its log. What has changed lately is looked at again with
 /// the next epoch, for `patience` at most, and then undecided. What differs and has rested is a difference:
@@ -40,7 +40,7 @@ pub fn verify_live(
 ) -> Result<Verdict, Error> {
     let since = Instant::now();
     let mut before = Progress::default();
-    let mut wanted = Wanted::All;
+    let mut wanted = NameSelection::All;
     let mut latest = Latest::open(folder)?;
     latest.advance()?;
     // Since the look before: of the first one nobody knows.
@@ -171,18 +171,18 @@ fn changed(metadata: &Metadata) -> SystemTime {
 
 /// What to look at again: all that is not equal. Other names of a file, what was not listed, and what came to the root,
 /// are found among all names alone.
-fn next(verdict: &Verdict) -> Wanted {
+fn next(verdict: &Verdict) -> NameSelection {
     let listed = verdict.unlisted() == 0;
     let links = |what| what == What::Links;
     let root = |path: &Path| path.as_os_str().is_empty();
     let renamed = verdict.undecided.iter().any(|one| root(&one.path));
     if !listed || renamed || verdict.differences.iter().any(|one| links(one.what)) {
-        return Wanted::All;
+        return NameSelection::All;
     }
     let differing = verdict.differences.iter().map(|one| &one.path);
     let undecided = verdict.undecided.iter().map(|one| &one.path);
     let paths = differing.chain(undecided);
-    Wanted::Below(paths.map(|path| bytes(path)).collect())
+    NameSelection::Below(paths.map(|path| bytes(path)).collect())
 }
 
 /// What changed too lately is known of neither.
@@ -202,7 +202,7 @@ fn pause(progress: &Progress, watch: Watch<'_>) -> ControlFlow<()> {
     let since = Instant::now();
     while since.elapsed() < BETWEEN {
         watch(progress)?;
-        thread::sleep(ASKED);
+        thread::sleep(POLL_INTERVAL);
     }
     ControlFlow::Continue(())
 }

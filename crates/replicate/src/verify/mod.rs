@@ -5,13 +5,13 @@ mod compare;
 mod content;
 mod hash;
 mod live;
+mod name_selection;
 mod of_folder;
 mod of_log;
 mod rebuild;
 mod report;
 mod rolling;
 mod side;
-mod wanted;
 
 use std::io;
 use std::ops::ControlFlow;
@@ -25,16 +25,16 @@ use crate::record::Entry;
 use crate::restore::{State, last_epoch};
 use crate::tree::Stale;
 use compare::Compare;
+use name_selection::NameSelection;
 use of_folder::OfFolder;
 use of_log::OfLog;
 use side::Nobody;
-use wanted::Wanted;
 
 pub use hash::Hash;
 pub use live::verify_live;
 pub use rebuild::{Rebuilt, Step, verify_rebuilt};
-pub use report::{Difference, Undecided, Verdict, What};
-pub use rolling::{Caught, Differing, Looked, Rolling};
+pub use report::{Difference, Uncertainty, Verdict, What};
+pub use rolling::{Differing, Rolling, RoundReport, SyncPoint};
 
 /// What files are compared and hashed in, in bytes.
 pub const BLOCK: usize = 64 << 10;
@@ -165,7 +165,7 @@ pub fn verify(
     let (epoch, state) = state(folder, epoch)?;
     let filter = Filter::new(state.tree.patterns())?;
     let roots = (folder, against);
-    let verdict = compare(&state, roots, (scope, filter), &Wanted::All, watch)?;
+    let verdict = compare(&state, roots, (scope, filter), &NameSelection::All, watch)?;
     Ok(Verdict { epoch, ..verdict })
 }
 
@@ -173,7 +173,7 @@ fn compare(
     state: &State,
     (folder, against): (&Path, &Path),
     (scope, filter): (Scope, Filter),
-    wanted: &Wanted,
+    wanted: &NameSelection,
     watch: Watch<'_>,
 ) -> Result<Verdict, Error> {
     let log = OfLog::new(&state.tree, &state.contents, scope);

@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use sys::holes;
 
 use super::Scope;
-use super::side::{Fault, Seen, Side};
+use super::side::{Fault, Metadata, Side};
 use crate::patterns::Filter;
-use crate::record::{Attributes, Extended, Kind, Name};
+use crate::record::{Attributes, Kind, Name, Xattr};
 
 /// More than names and values of extended attributes take.
-const LONGEST_LIST: usize = 1 << 20;
+const MAX_LIST: usize = 1 << 20;
 const TYPE: u16 = 0o170_000;
 const DIRECTORY: u16 = 0o040_000;
 /// `BTRFS_SUPER_MAGIC`, and the inode of a subvolume's root, which no other directory has.
@@ -41,7 +41,7 @@ pub(super) struct OfFolder {
 
 /// A file, whatever its name means by now.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct OpenEntry {
     /// Below the root.
     below: Vec<u8>,
     path: OwnedFd,
@@ -62,7 +62,7 @@ impl OfFolder {
         }
     }
 
-    fn extended(path: &Path, allowed: impl Fn(&[u8]) -> bool) -> Result<Vec<Extended>, Errno> {
+    fn extended(path: &Path, allowed: impl Fn(&[u8]) -> bool) -> Result<Vec<Xattr>, Errno> {
         let names = match growing(|room| fs::listxattr(path, room)) {
             Err(Errno::NOTSUP) => return Ok(Vec::new()),
             names => names?,
@@ -83,7 +83,7 @@ impl OfFolder {
         Ok(all)
     }
 
-    fn opened(found: &mut Found) -> io::Result<&Opened> {
+    fn opened(found: &mut OpenEntry) -> io::Result<&Opened> {
         let opened = match found.opened.take() {
             Some(opened) => opened,
             None => open(&found.path)?.into(),
@@ -93,16 +93,16 @@ impl OfFolder {
 }
 
 impl Side for OfFolder {
-    type Found = Found;
+    type Lookup = OpenEntry;
 
-    fn root(&mut self) -> Result<Found, Fault> {
+    fn root(&mut self) -> Result<OpenEntry, Fault> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = fs::openat(CWD, &self.top, flags, Mode::empty())?;
         self.mount = stat(&path)?.stx_mnt_id;
-        Ok(Found::new(path, Vec::new()))
+        Ok(OpenEntry::new(path, Vec::new()))
     }
 
-    fn names(&mut self, directory: &Found) -> Result<Vec<Name>, Fault> {
+    fn names(&mut self, directory: &OpenEntry) -> Result<Vec<Name>, Fault> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut names = Vec::new();
         for entry in Dir::new(fs::openat(&directory.path, ".", flags, Mode::empty())?)? {
@@ -112,7 +112,7 @@ impl Side for OfFolder {
         Ok(names)
     }
 
-    fn find(&mut self, directory: &Found, name: &Name) -> Result<Option<Found>, Fault> {
+    fn find(&mut self, directory: &OpenEntry, name: &Name) -> Result<Option<OpenEntry>, Fault> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let called = OsStr::from_bytes(name.as_bytes());
         let path = match fs::openat(&directory.path, called, flags, Mode::empty()) {
@@ -134,10 +134,10 @@ impl Side for OfFolder {
             return Ok(None);
         }
         let device = matches!(stat.stx_mode & TYPE, 0o020_000 | 0o060_000);
-        Ok((self.scope.privileged || !device).then(|| Found::new(path, below)))
+        Ok((self.scope.privileged || !device).then(|| OpenEntry::new(path, below)))
     }
 
-    fn seen(&mut self, found: &Found) -> Result<Seen, Fault> {
+    fn seen(&mut self, found: &OpenEntry) -> Result<Metadata, Fault> {
         let stat = stat(&found.path)?;
         let by_path = PathBuf::from(format!("/proc/self/fd/{}", found.path.as_raw_fd()));
         let device = fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor);
@@ -157,7 +157,7 @@ impl Side for OfFolder {
         } else {
             0
         };
-        let seen = Seen {
+        let seen = Metadata {
             attributes: Attributes {
                 mode: stat.stx_mode & !TYPE,
                 uid: stat.stx_uid,
@@ -173,7 +173,7 @@ impl Side for OfFolder {
         Ok(self.scope.narrow(seen))
     }
 
-    fn data_from(&mut self, found: &mut Found, at: u64) -> Result<Option<u64>, Fault> {
+    fn data_from(&mut self, found: &mut OpenEntry, at: u64) -> Result<Option<u64>, Fault> {
         let (from, to) = found.data;
         if (from..to).contains(&at) {
             return Ok(Some(at));
@@ -194,7 +194,7 @@ impl Side for OfFolder {
         Ok(Some(data))
     }
 
-    fn read(&mut self, found: &mut Found, at: u64, into: &mut [u8]) -> Result<(), Fault> {
+    fn read(&mut self, found: &mut OpenEntry, at: u64, into: &mut [u8]) -> Result<(), Fault> {
         let opened = Self::opened(found)?;
         let mut filled = 0;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -212,14 +212,14 @@ impl Side for OfFolder {
         Ok(())
     }
 
-    fn changed(&mut self, found: &Found, seen: &Seen) -> Result<bool, Fault> {
+    fn changed(&mut self, found: &OpenEntry, seen: &Metadata) -> Result<bool, Fault> {
         let stat = stat(&found.path)?;
         let now = nanoseconds(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec);
         Ok(now != seen.changed_ns || seen.kind == Kind::Regular && stat.stx_size != seen.size)
     }
 }
 
-impl Found {
+impl OpenEntry {
     fn new(path: OwnedFd, below: Vec<u8>) -> Self {
         Self {
             below,
@@ -273,7 +273,7 @@ fn growing(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Ve
                 room.truncate(length);
                 return Ok(room);
             }
-            Err(Errno::RANGE) if room.len() < LONGEST_LIST => room.resize(room.len() * 4, 0),
+            Err(Errno::RANGE) if room.len() < MAX_LIST => room.resize(room.len() * 4, 0),
             Err(errno) => return Err(errno),
         }
     }

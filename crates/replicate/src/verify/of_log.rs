@@ -1,7 +1,7 @@
 //! The tree that a log says.
 
 use super::Scope;
-use super::side::{Fault, Seen, Side};
+use super::side::{Fault, Metadata, Side};
 use crate::contents::{Contents, Source};
 use crate::record::{Attributes, File, Kind, Name};
 use crate::tree::{Node, Tree};
@@ -40,7 +40,7 @@ impl<'a> OfLog<'a> {
 }
 
 impl Side for OfLog<'_> {
-    type Found = File;
+    type Lookup = File;
 
     fn root(&mut self) -> Result<File, Fault> {
         self.tree.root().ok_or(Fault::Nothing)
@@ -58,10 +58,10 @@ impl Side for OfLog<'_> {
         Ok(self.scope.has(&self.node(file)?.kind).then_some(file))
     }
 
-    fn seen(&mut self, file: &File) -> Result<Seen, Fault> {
+    fn seen(&mut self, file: &File) -> Result<Metadata, Fault> {
         let node = self.node(*file)?;
         let shared = node.names.len() > 1;
-        let seen = Seen {
+        let seen = Metadata {
             kind: node.kind.clone(),
             attributes: node.attributes.unwrap_or(NOTHING),
             extended: node.extended.clone(),
@@ -85,7 +85,7 @@ impl Side for OfLog<'_> {
         }
     }
 
-    fn changed(&mut self, _: &File, _: &Seen) -> Result<bool, Fault> {
+    fn changed(&mut self, _: &File, _: &Metadata) -> Result<bool, Fault> {
         Ok(false)
     }
 }
@@ -103,7 +103,7 @@ impl Scope {
     }
 
     /// Takes away what is not compared.
-    pub(super) fn narrow(self, mut seen: Seen) -> Seen {
+    pub(super) fn narrow(self, mut seen: Metadata) -> Metadata {
         if !self.privileged && seen.kind != Kind::Directory {
             seen.attributes.mode &= !SET_ID;
         }

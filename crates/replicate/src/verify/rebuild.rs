@@ -15,18 +15,18 @@ use std::time::Duration;
 use rustix::fs::{self, CWD, OFlags};
 
 use super::compare::Compare;
+use super::name_selection::NameSelection;
 use super::of_folder::OfFolder;
 use super::report::Verdict;
-use super::wanted::Wanted;
 use super::{Error, Progress, Scope, Watch, compare, state};
 use crate::apply::wipe::wipe;
 use crate::make::{Gate, Maker};
 use crate::patterns::Filter;
-use crate::restore::{self, State, Told, empty_directory, fill_telling};
+use crate::restore::{self, SharedProgress, State, empty_directory, fill_telling};
 use crate::space::{Allocation, Space};
 
 /// Between two questions to who watches, while the tree is made.
-const ASKED: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn verify_rebuilt(
     let (names, bytes) = make(&state, &made, scope, &mut |now| watch(Step::Making, now))?;
     let on: Watch<'_> = &mut |now| watch(Step::Log, now);
     let made_of = (scope, Filter::default());
-    let log = compare(&state, (folder, &made), made_of, &Wanted::All, on)?;
+    let log = compare(&state, (folder, &made), made_of, &NameSelection::All, on)?;
     let against = match against {
         Some(against) if !log.partial => {
             let on: Watch<'_> = &mut |now| watch(Step::Against, now);
@@ -118,7 +118,7 @@ fn room(state: &State, scope: Scope, within: &Path) -> Result<(), Error> {
     let tree = (&state.tree, &state.contents);
     let needs = Space::of_tree(tree, Allocation::Plain, |kind| scope.has(kind));
     let opened = File::open(within).map_err(failed(within))?;
-    let left = Space::left(&opened).map_err(failed(within))?;
+    let left = Space::available(&opened).map_err(failed(within))?;
     // The folder of the tree is one more.
     let files = left.files.saturating_sub(1);
     match needs.fits(Space { files, ..left }) {
@@ -135,7 +135,7 @@ fn room(state: &State, scope: Scope, within: &Path) -> Result<(), Error> {
 
 /// How many names and bytes it has. Another thread makes it, and this one asks whether to go on.
 fn make(state: &State, to: &Path, scope: Scope, watch: Watch<'_>) -> Result<(u64, u64), Error> {
-    let (gate, told) = (Gate::closing_after(u64::MAX), Told::default());
+    let (gate, told) = (Gate::closing_after(u64::MAX), SharedProgress::default());
     let mut maker = Maker::new(scope.privileged, gate.clone());
     let mut ended = false;
     let made = thread::scope(|scope| {
@@ -159,7 +159,7 @@ fn make(state: &State, to: &Path, scope: Scope, watch: Watch<'_>) -> Result<(u64
                 ended = true;
                 gate.close();
             }
-            thread::park_timeout(ASKED);
+            thread::park_timeout(POLL_INTERVAL);
         }
         let made = making.join();
         made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -185,7 +185,7 @@ fn folders(
     let here = OfFolder::new(made, scope, Filter::default());
     let there = OfFolder::new(against, scope, filter);
     let mut compare = Compare::new(here, there, (made, against), scope, watch);
-    compare.run(&Wanted::All)?;
+    compare.run(&NameSelection::All)?;
     let OfFolder {
         mounted, left_out, ..
     } = compare.there.side;

@@ -8,7 +8,7 @@ use super::Hash;
 use crate::tree::Stale;
 
 /// Differences are listed up to this many, and counted beyond.
-const LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 /// Where all that differs is to be looked at again.
 const ALL: usize = 100_000;
 
@@ -25,7 +25,7 @@ pub struct Verdict {
     /// How many there are.
     pub differing: u64,
     /// What is known of neither: the first thousand.
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<Uncertainty>,
     pub undecided_count: u64,
     /// Files with 64 KiB blocks of zeros that take place on the disk on one side only. No difference.
     pub holes: u64,
@@ -58,7 +58,7 @@ pub struct Difference {
 
 /// What could not be compared, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undecided {
+pub struct Uncertainty {
     pub path: PathBuf,
     pub why: String,
 }
@@ -113,7 +113,7 @@ impl Verdict {
     }
 
     fn most(&self) -> usize {
-        if self.all { ALL } else { LISTED }
+        if self.all { ALL } else { MAX_LISTED }
     }
 
     pub(super) fn differ(&mut self, difference: Difference) {
@@ -127,7 +127,7 @@ impl Verdict {
         self.undecided_count += 1;
         if self.undecided.len() < self.most() {
             let path = path_of(path);
-            self.undecided.push(Undecided { path, why });
+            self.undecided.push(Uncertainty { path, why });
         }
     }
 }

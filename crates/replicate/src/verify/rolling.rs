@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::live::{changed_since, moved_since};
+use super::name_selection::NameSelection;
 use super::report::{Difference, Verdict, What};
-use super::wanted::Wanted;
 use super::{Error, NAME_COST, Progress, Scope, Watch, compare};
 use crate::log::Reader;
 use crate::patterns::Filter;
@@ -22,15 +22,15 @@ const QUIET: Duration = Duration::from_secs(2);
 /// What differs so often, with the log up to date in between, differs.
 const LOOKS: u32 = 3;
 /// What has not rested for so long is left to the next round.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REST_TIMEOUT: Duration = Duration::from_secs(60);
 /// As many names are looked at again at most; more are left to the next round.
-const AGAIN: usize = 10_000;
+const MAX_RECHECKS: usize = 10_000;
 /// Between two records of the log, the watcher is asked so often.
-const ASKED: u64 = 1024;
+const POLL_INTERVAL: u64 = 1024;
 
 /// A moment at which the log had all that had happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caught {
+pub struct SyncPoint {
     /// Its last epoch then.
     pub epoch: u64,
     pub at: SystemTime,
@@ -46,7 +46,7 @@ pub struct Differing {
 
 /// What a look has come to.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct RoundReport {
     pub names: u64,
     pub bytes: u64,
     /// Found just now: each is said once in a round.
@@ -123,7 +123,7 @@ impl Rolling {
                 self.epoch = number;
             }
             records += 1;
-            if records.is_multiple_of(ASKED) && watch(&Progress::default()).is_break() {
+            if records.is_multiple_of(POLL_INTERVAL) && watch(&Progress::default()).is_break() {
                 return Ok(false);
             }
         }
@@ -147,14 +147,19 @@ impl Rolling {
     ///
     /// # Errors
     /// [`Error::Log`], [`Error::Io`] for the root.
-    pub fn look(&mut self, caught: Caught, work: u64, watch: Watch<'_>) -> Result<Looked, Error> {
+    pub fn look(
+        &mut self,
+        caught: SyncPoint,
+        work: u64,
+        watch: Watch<'_>,
+    ) -> Result<RoundReport, Error> {
         if !self.follow(caught.epoch, watch)? {
-            return Ok(Looked::end());
+            return Ok(RoundReport::end());
         }
         let after = self.reached.take();
         let (tree, path) = (&self.state.tree, after.as_deref());
         let to = boundary(tree, path, work);
-        let wanted = Wanted::Between {
+        let wanted = NameSelection::Between {
             after: after.clone(),
             enter: path.is_some_and(|path| way_to(tree, path).is_some_and(|way| way.1)),
             to: to.clone(),
@@ -163,18 +168,18 @@ impl Rolling {
         let verdict = self.compare(&wanted, watch)?;
         if verdict.partial {
             self.reached = after;
-            return Ok(Looked::end());
+            return Ok(RoundReport::end());
         }
-        let mut looked = Looked {
+        let mut looked = RoundReport {
             names: verdict.names,
             bytes: verdict.bytes,
             round: to.is_none(),
             undecided: verdict.unlisted(),
-            ..Looked::default()
+            ..RoundReport::default()
         };
         self.reached = to;
         for path in unequal(&verdict).into_keys() {
-            if self.open.len() < AGAIN {
+            if self.open.len() < MAX_RECHECKS {
                 self.open.entry(path).or_insert(Open {
                     since: at,
                     looked: at,
@@ -192,7 +197,11 @@ impl Rolling {
     ///
     /// # Errors
     /// As [`Self::look`].
-    pub fn look_again(&mut self, caught: Caught, watch: Watch<'_>) -> Result<Looked, Error> {
+    pub fn look_again(
+        &mut self,
+        caught: SyncPoint,
+        watch: Watch<'_>,
+    ) -> Result<RoundReport, Error> {
         let at = SystemTime::now();
         let before = caught
             .at
@@ -200,28 +209,28 @@ impl Rolling {
             .unwrap_or(SystemTime::UNIX_EPOCH);
         let old = |open: &Open| {
             at.duration_since(open.since)
-                .is_ok_and(|age| age > PATIENCE)
+                .is_ok_and(|age| age > REST_TIMEOUT)
         };
         let due = |open: &Open| open.looked < before || old(open);
         let paths = self.open.iter().filter(|(_, open)| due(open));
         let paths: BTreeSet<_> = paths.map(|(path, _)| path.clone()).collect();
         if paths.is_empty() {
-            return Ok(Looked::default());
+            return Ok(RoundReport::default());
         }
         if !self.follow(caught.epoch, watch)? {
-            return Ok(Looked::end());
+            return Ok(RoundReport::end());
         }
-        let wanted = Wanted::Only(paths);
+        let wanted = NameSelection::Only(paths);
         let verdict = self.compare(&wanted, watch)?;
         if verdict.partial {
-            return Ok(Looked::end());
+            return Ok(RoundReport::end());
         }
-        let Wanted::Only(paths) = wanted else {
-            return Ok(Looked::default());
+        let NameSelection::Only(paths) = wanted else {
+            return Ok(RoundReport::default());
         };
-        let mut looked = Looked {
+        let mut looked = RoundReport {
             bytes: verdict.bytes,
-            ..Looked::default()
+            ..RoundReport::default()
         };
         // Of what is not listed, nothing says that it is equal.
         let known = verdict.unlisted() == 0;
@@ -257,7 +266,7 @@ impl Rolling {
         Ok(looked)
     }
 
-    fn compare(&self, wanted: &Wanted, watch: Watch<'_>) -> Result<Verdict, Error> {
+    fn compare(&self, wanted: &NameSelection, watch: Watch<'_>) -> Result<Verdict, Error> {
         let roots = (self.log.as_path(), self.tree.as_path());
         let filter = match self.source {
             true => Filter::new(self.state.tree.patterns())?,
@@ -288,7 +297,7 @@ impl Rolling {
     }
 }
 
-impl Looked {
+impl RoundReport {
     fn end() -> Self {
         Self {
             ended: true,
@@ -315,10 +324,10 @@ fn unequal(verdict: &Verdict) -> BTreeMap<Vec<u8>, Vec<Difference>> {
 }
 
 /// A directory, and the last name in it that is behind.
-type Behind = (File, Option<Name>);
+type LateName = (File, Option<Name>);
 
 /// From the root down to a path, as far as that is there; and whether it is a directory.
-fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<Behind>, bool)> {
+fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<LateName>, bool)> {
     let mut way = vec![(tree.root()?, None)];
     let names = path.split(|byte| *byte == b'/');
     for name in names.filter_map(|name| Name::new(name).ok()) {

@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::log;
-use crate::record::{Attributes, Extended, Kind, Name};
+use crate::record::{Attributes, Kind, Name, Xattr};
 
 /// Why a side cannot say something.
 #[derive(Debug)]
@@ -22,35 +22,39 @@ pub(super) enum Fault {
 /// One of two trees.
 pub(super) trait Side {
     /// What a name leads to.
-    type Found;
+    type Lookup;
 
-    fn root(&mut self) -> Result<Self::Found, Fault>;
+    fn root(&mut self) -> Result<Self::Lookup, Fault>;
 
     /// The names in a directory, sorted.
-    fn names(&mut self, directory: &Self::Found) -> Result<Vec<Name>, Fault>;
+    fn names(&mut self, directory: &Self::Lookup) -> Result<Vec<Name>, Fault>;
 
     /// None where the name is no part of the tree, or not any more.
-    fn find(&mut self, directory: &Self::Found, name: &Name) -> Result<Option<Self::Found>, Fault>;
+    fn find(
+        &mut self,
+        directory: &Self::Lookup,
+        name: &Name,
+    ) -> Result<Option<Self::Lookup>, Fault>;
 
-    fn seen(&mut self, found: &Self::Found) -> Result<Seen, Fault>;
+    fn seen(&mut self, found: &Self::Lookup) -> Result<Metadata, Fault>;
 
     /// Where data begins, from an offset on: all before is zeros that take no place. None where there
     /// is no more.
-    fn data_from(&mut self, found: &mut Self::Found, at: u64) -> Result<Option<u64>, Fault>;
+    fn data_from(&mut self, found: &mut Self::Lookup, at: u64) -> Result<Option<u64>, Fault>;
 
     /// Fills it with the bytes from an offset on.
-    fn read(&mut self, found: &mut Self::Found, at: u64, into: &mut [u8]) -> Result<(), Fault>;
+    fn read(&mut self, found: &mut Self::Lookup, at: u64, into: &mut [u8]) -> Result<(), Fault>;
 
     /// Whether it is not as it was when it was found: what was read of it may be of no moment.
-    fn changed(&mut self, found: &Self::Found, seen: &Seen) -> Result<bool, Fault>;
+    fn changed(&mut self, found: &Self::Lookup, seen: &Metadata) -> Result<bool, Fault>;
 }
 
 /// What is compared of a file, its bytes and names apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct Metadata {
     pub(super) kind: Kind,
     pub(super) attributes: Attributes,
-    pub(super) extended: Vec<Extended>,
+    pub(super) extended: Vec<Xattr>,
     pub(super) size: u64,
     /// For one that may have several names: which names mean the same file.
     pub(super) shared: Option<(u64, u64)>,
@@ -63,33 +67,33 @@ pub(super) struct Seen {
 pub(super) struct Nobody;
 
 impl Side for Nobody {
-    type Found = std::convert::Infallible;
+    type Lookup = std::convert::Infallible;
 
-    fn root(&mut self) -> Result<Self::Found, Fault> {
+    fn root(&mut self) -> Result<Self::Lookup, Fault> {
         Err(Fault::Nothing)
     }
 
-    fn names(&mut self, directory: &Self::Found) -> Result<Vec<Name>, Fault> {
+    fn names(&mut self, directory: &Self::Lookup) -> Result<Vec<Name>, Fault> {
         match *directory {}
     }
 
-    fn find(&mut self, directory: &Self::Found, _: &Name) -> Result<Option<Self::Found>, Fault> {
+    fn find(&mut self, directory: &Self::Lookup, _: &Name) -> Result<Option<Self::Lookup>, Fault> {
         match *directory {}
     }
 
-    fn seen(&mut self, found: &Self::Found) -> Result<Seen, Fault> {
+    fn seen(&mut self, found: &Self::Lookup) -> Result<Metadata, Fault> {
         match *found {}
     }
 
-    fn data_from(&mut self, found: &mut Self::Found, _: u64) -> Result<Option<u64>, Fault> {
+    fn data_from(&mut self, found: &mut Self::Lookup, _: u64) -> Result<Option<u64>, Fault> {
         match *found {}
     }
 
-    fn read(&mut self, found: &mut Self::Found, _: u64, _: &mut [u8]) -> Result<(), Fault> {
+    fn read(&mut self, found: &mut Self::Lookup, _: u64, _: &mut [u8]) -> Result<(), Fault> {
         match *found {}
     }
 
-    fn changed(&mut self, found: &Self::Found, _: &Seen) -> Result<bool, Fault> {
+    fn changed(&mut self, found: &Self::Lookup, _: &Metadata) -> Result<bool, Fault> {
         match *found {}
     }
 }

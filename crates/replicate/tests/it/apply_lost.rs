@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use nix::mount::{MsFlags, mount};
-use replicate::apply::{Applied, Error, Gate, Options, Replica};
+use replicate::apply::{Error, Gate, Options, Replica, StepReport};
 use replicate::log::{self, Durability, Writer, compact};
 use replicate::record::{Change, Entry, Kind};
 
@@ -44,7 +44,7 @@ fn begun() -> Vec<Entry> {
     ]
 }
 
-fn apply(log: &Path, to: &Path) -> Result<Option<Applied>, Error> {
+fn apply(log: &Path, to: &Path) -> Result<Option<StepReport>, Error> {
     let mut replica = Replica::open(log, to, Options::default())?;
     let applied = replica.apply(None)?;
     replica.end()?;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use replicate::codec::{Malformed, decode, encode};
+use replicate::codec::{InvalidRecord, decode, encode};
 use replicate::patterns::Patterns;
 use replicate::record::{
     Attributes, Change, Entry, File, Kind, Name, Origin, Part, Record, Source, Term,
@@ -135,7 +135,7 @@ proptest! {
             prop_assert!(decode(&bytes[..end]).is_err());
         }
         bytes.push(0);
-        prop_assert_eq!(decode(&bytes), Err(Malformed::Long(1)));
+        prop_assert_eq!(decode(&bytes), Err(InvalidRecord::Long(1)));
     }
 
     #[test]
@@ -186,7 +186,7 @@ fn a_claimed_length_is_no_allocation() {
     encode(&record, &mut bytes);
     let end = bytes.len();
     bytes[end - 4..].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(decode(&bytes), Err(Malformed::Short));
+    assert_eq!(decode(&bytes), Err(InvalidRecord::Short));
 }
 
 #[test]
@@ -197,6 +197,6 @@ fn no_record_names_what_is_outside() {
         body.extend([0; 12]);
         body.extend(u32::try_from(bytes.len()).unwrap().to_le_bytes());
         body.extend(bytes);
-        assert!(matches!(decode(&body), Err(Malformed::Name(_))));
+        assert!(matches!(decode(&body), Err(InvalidRecord::Name(_))));
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use replicate::apply::{Applied, Options, Replica};
+use replicate::apply::{Options, Replica, StepReport};
 use replicate::record::{Attributes, Change, Entry, Kind};
 use replicate::restore::{self, restore};
 
@@ -43,7 +43,7 @@ impl Place {
         Replica::open(&self.log, &self.to, Options::default()).unwrap()
     }
 
-    fn restore(&self, name: &str) -> restore::Restored {
+    fn restore(&self, name: &str) -> restore::RestoreReport {
         let to = self.to.with_file_name(name);
         let restored = restore(&self.log, None, &to, restore::Options::default());
         fs::remove_dir_all(to).unwrap();
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-fn applied(replica: &mut Replica) -> Applied {
+fn applied(replica: &mut Replica) -> StepReport {
     replica.apply(None).unwrap().unwrap()
 }
 

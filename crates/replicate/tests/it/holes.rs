@@ -14,7 +14,7 @@ use crate::bed::file_system::{Format, within};
 
 const PAGE: usize = 4096;
 /// Within what was punched out.
-const WRITTEN: u64 = 2100 * PAGE as u64;
+const WRITE_OFFSET: u64 = 2100 * PAGE as u64;
 const ROUNDS: u32 = 50;
 
 /// Two holes that meet, which the file system may know each by itself.
@@ -44,12 +44,12 @@ fn what_is_on_its_way_to_the_disk_is_no_hole() {
             };
             for round in 0..ROUNDS {
                 let file = holed(&tree.join(round.to_string()));
-                file.write_all_at(&[2; 3 * PAGE], WRITTEN).unwrap();
+                file.write_all_at(&[2; 3 * PAGE], WRITE_OFFSET).unwrap();
                 thread::scope(|scope| {
                     let writer = scope.spawn(|| file.sync_data().unwrap());
                     while !writer.is_finished() {
                         let data = holes::next_data(&file, 4 << 20).unwrap();
-                        assert_eq!(data, Some(WRITTEN), "{format:?}, round {round}");
+                        assert_eq!(data, Some(WRITE_OFFSET), "{format:?}, round {round}");
                     }
                 });
             }

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use replicate::log::{
-    Compacted, Durability, Error, Options, Reader, Stored, Writer, compact, compact_while,
-    foldable, seal, try_room,
+    CompactionReport, DiskUsage, Durability, Error, Options, Reader, Writer, compact,
+    compact_while, foldable, seal, try_room,
 };
 use replicate::record::Kind;
 use replicate::restore::{self, restore};
@@ -18,7 +18,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use crate::common::{data, epoch, link, mode, new, start};
 
 /// Far beyond what any wait here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn writer(log: &Path, segment: u64) -> Writer {
     let options = Options {
@@ -73,13 +73,13 @@ fn names(log: &Path) -> Vec<PathBuf> {
 fn it_says_what_it_takes_and_what_can_be_folded() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path();
-    assert_eq!(Stored::of(log).unwrap(), Stored::default());
+    assert_eq!(DiskUsage::of(log).unwrap(), DiskUsage::default());
     assert_eq!(foldable(log, 0).unwrap(), None);
     assert!(matches!(seal(log), Err(Error::NoLog(_))));
     let mut writer = writer(log, 10_000);
     begin(&mut writer);
     go_on(&mut writer, 1..=95);
-    let stored = Stored::of(log).unwrap();
+    let stored = DiskUsage::of(log).unwrap();
     assert_eq!((stored.base, stored.first_epoch), (0, Some(1)));
     assert!((95_000..120_000).contains(&stored.bytes), "{stored:?}");
     // Somebody writes it: the last segment is his.
@@ -98,13 +98,13 @@ fn it_says_what_it_takes_and_what_can_be_folded() {
     });
     assert!(matches!(ended, Err(Error::Interrupted(_))), "{ended:?}");
     assert_eq!(names(log).len(), before.len() + 1, "but for a lock");
-    let Compacted {
+    let CompactionReport {
         epoch,
         before,
         after,
     } = compact(log, half).unwrap();
     assert_eq!(epoch, half);
-    let now = Stored::of(log).unwrap();
+    let now = DiskUsage::of(log).unwrap();
     assert_eq!(now.first_epoch, Some(half));
     assert_eq!(now.base, after);
     assert_eq!(now.bytes + before, stored.bytes + after);
@@ -115,7 +115,7 @@ fn it_says_what_it_takes_and_what_can_be_folded() {
     assert_eq!(foldable(log, 0).unwrap(), Some(95));
     compact(log, 95).unwrap();
     assert_eq!(foldable(log, 0).unwrap(), None);
-    assert_eq!(Stored::of(log).unwrap().first_epoch, Some(95));
+    assert_eq!(DiskUsage::of(log).unwrap().first_epoch, Some(95));
     assert_eq!(restored(log, None).unwrap(), 95);
     try_room(log).unwrap();
     assert!(!log.join("room.tmp").exists());
@@ -135,11 +135,11 @@ fn a_log_that_grows_is_kept_to_its_size_while_it_is_written() {
         go_on(&mut writer, last + 1..=last + 2000);
         last += 2000;
         let since = Instant::now();
-        while Stored::of(log).unwrap().bytes > SIZE {
-            assert!(since.elapsed() < PATIENCE);
+        while DiskUsage::of(log).unwrap().bytes > SIZE {
+            assert!(since.elapsed() < TIMEOUT);
             thread::sleep(Duration::from_millis(20));
         }
-        let stored = Stored::of(log).unwrap();
+        let stored = DiskUsage::of(log).unwrap();
         let first = stored.first_epoch.unwrap();
         // Half of it stays as it was.
         assert!(stored.bytes - stored.base >= SIZE / 2, "{stored:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use replicate::log::{Durability, Error, Located, Options, Reader, Writer, compact};
+use replicate::log::{Durability, Error, LocatedRecord, Options, Reader, Writer, compact};
 use replicate::record::{Change, Entry, Kind, Part, Record};
 use replicate::tree::{Invalid, Tree};
 
@@ -269,7 +269,7 @@ fn a_record_that_is_too_large_leaves_the_log_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::open(folder.path(), options(400)).unwrap();
     writer.append(5, start()).unwrap();
-    let large = vec![7; replicate::log::LARGEST_RECORD + 1];
+    let large = vec![7; replicate::log::MAX_RECORD + 1];
     let refused = writer.append(5, data(10, 0, &large));
     assert!(matches!(refused, Err(Error::TooLarge(_))));
     writer.append(5, epoch(1)).unwrap();
@@ -411,7 +411,7 @@ fn readers_outlive_compaction_unless_they_are_behind_it() {
     let mut behind = Reader::open(folder.path()).unwrap();
     let mut ahead = Reader::open(folder.path()).unwrap();
     let mut places = vec![behind.read().unwrap().unwrap()];
-    let epoch_of = |located: &Located| match located.record.entry {
+    let epoch_of = |located: &LocatedRecord| match located.record.entry {
         Entry::Epoch { number } => number,
         _ => 0,
     };

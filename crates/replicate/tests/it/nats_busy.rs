@@ -5,14 +5,14 @@ use std::net::TcpListener;
 use std::thread;
 
 use replicate::ship::nats::{Error, Publisher};
-use replicate::ship::tcp::{Made, make};
+use replicate::ship::tcp::{KeyFiles, make};
 use test_support::nats_server::wait_until;
 
 use crate::common::start;
 use crate::nats_peers::{STEP, options, single, write};
 
 const PLAIN: &str = r#"{"headers":true,"max_payload":1048576}"#;
-const ENCRYPTED: &str = r#"{"headers":true,"max_payload":1048576,"tls_required":true}"#;
+const TLS_INFO: &str = r#"{"headers":true,"max_payload":1048576,"tls_required":true}"#;
 
 /// Where something says this of itself, and answers so whatever it is told first.
 fn answering(info: &'static str, answer: &'static str) -> String {
@@ -37,7 +37,7 @@ fn a_server_that_has_no_room_for_another_connection_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let (log, keys) = (folder.path().join("log"), folder.path().join("keys"));
     write(&log, [start()]);
-    let made = Made {
+    let made = KeyFiles {
         server: vec!["127.0.0.1".to_owned()],
         clients: vec!["edge".to_owned()],
         years: 1,
@@ -45,7 +45,7 @@ fn a_server_that_has_no_room_for_another_connection_is_waited_for() {
     make(&keys, &made).unwrap();
     let busy = "maximum connections exceeded";
     let plain = options(&answering(PLAIN, busy), None);
-    let mut encrypted = options(&answering(ENCRYPTED, busy), None);
+    let mut encrypted = options(&answering(TLS_INFO, busy), None);
     encrypted.tls(Some(&keys.join("ca.pem")), None).unwrap();
     for (server, what) in [(plain, busy), (encrypted, "too many connections")] {
         let mut source = Publisher::new(&log, server, single()).unwrap();

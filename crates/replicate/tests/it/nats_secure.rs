@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use replicate::ship::Sink;
 use replicate::ship::nats::{Error, Publisher, Receiver};
-use replicate::ship::tcp::{Made, make};
+use replicate::ship::tcp::{KeyFiles, make};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use test_support::nats_server::Server;
 
@@ -75,7 +75,7 @@ fn certificates_are_asked_for_on_both_sides() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for keys in ["keys", "others"] {
-        let made = Made {
+        let made = KeyFiles {
             server: vec!["127.0.0.1".to_owned()],
             clients: vec!["edge".to_owned()],
             years: 1,

@@ -23,7 +23,7 @@ const STEPS: u32 = 150;
 const BARRIER: u32 = 25;
 /// The seeds of every run of the tests, and of a complete one.
 const USUAL: u64 = 6;
-const FEW: u64 = 2;
+const SEEDS: u64 = 2;
 const ALL: u64 = 200;
 const ALL_STEPS: u32 = 500;
 
@@ -60,22 +60,22 @@ fn seeds_on_ext4_are_said_in_part() {
 
 #[test]
 fn seeds_on_xfs_are_said_in_part() {
-    within(|bed| seeds(bed, Format::Xfs, FEW, STEPS));
+    within(|bed| seeds(bed, Format::Xfs, SEEDS, STEPS));
 }
 
 #[test]
 fn seeds_on_btrfs_are_said_in_part() {
-    within(|bed| seeds(bed, Format::Btrfs, FEW, STEPS));
+    within(|bed| seeds(bed, Format::Btrfs, SEEDS, STEPS));
 }
 
 #[test]
 fn seeds_on_tmpfs_are_said_in_part() {
-    within(|bed| seeds(bed, Format::Tmpfs, FEW, STEPS));
+    within(|bed| seeds(bed, Format::Tmpfs, SEEDS, STEPS));
 }
 
 #[test]
 fn seeds_on_overlay_are_said_in_part() {
-    within(|bed| seeds(bed, Format::Overlay, FEW, STEPS));
+    within(|bed| seeds(bed, Format::Overlay, SEEDS, STEPS));
 }
 
 #[test]

@@ -138,14 +138,14 @@ fn count_of(tree: &Path) -> u64 {
 }
 
 /// What each epoch of a log says of the number that is counted.
-struct Counted {
+struct EpochTotals {
     reader: Reader,
     now: u64,
     /// As of the last epoch that was asked for.
     last: u64,
 }
 
-impl Counted {
+impl EpochTotals {
     fn to(&mut self, epoch: u64) -> u64 {
         while let Some(located) = self.reader.read().unwrap() {
             match located.record.entry {
@@ -196,7 +196,7 @@ fn refusal(tree: &Path, log: &Path, fresh: bool) -> String {
 }
 
 /// Applies all, and compares with the source.
-fn check(log: &Path, replica: &Path, source: &Path, options: Options) -> apply::Applied {
+fn check(log: &Path, replica: &Path, source: &Path, options: Options) -> apply::StepReport {
     let mut replica_of = Replica::open(log, replica, options).unwrap();
     let applied = replica_of.apply(None).unwrap().unwrap();
     let tree = replica.join("tree");
@@ -219,7 +219,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
 
 /// Until the log has what the tree counts now.
 fn caught_up(log: &Path, tree: &Path) {
-    let mut counted = Counted {
+    let mut counted = EpochTotals {
         reader: Reader::open(log).unwrap(),
         now: 0,
         last: 0,
@@ -338,7 +338,7 @@ fn a_copy_over_tcp_is_promoted_without_losing_what_it_acknowledged() {
                 let status = server.status();
                 epoch = status.replicas.first().map_or(0, |replica| replica.epoch);
             }
-            let mut counted = Counted {
+            let mut counted = EpochTotals {
                 reader: Reader::open(&copy).unwrap(),
                 now: 0,
                 last: 0,

@@ -19,7 +19,7 @@ use crate::follow::{Ends, Mirror, shell};
 
 /// How long a program goes on. An epoch is overdue after half a second; a machine that others use may take much longer.
 const TIME: Duration = Duration::from_secs(6);
-const LEAST: usize = 4;
+const MIN_EPOCHS: usize = 4;
 const PAGE: usize = 4096;
 
 /// The contents of an epoch's files by name.
@@ -128,7 +128,11 @@ fn follow(tree: &Path, options: Options, writer: impl Fn(&AtomicBool) + Send + S
         }
     });
     let before = epochs.all.len();
-    assert!(before >= LEAST, "{before} epochs: {:?}", capture.progress());
+    assert!(
+        before >= MIN_EPOCHS,
+        "{before} epochs: {:?}",
+        capture.progress()
+    );
     let others: BTreeSet<_> = epochs
         .all
         .iter()
@@ -210,7 +214,7 @@ fn each_epoch_has_a_beginning_of_what_is_appended_without_a_pause() {
                 sizes.insert(content.len());
             }
         }
-        assert!(sizes.len() > LEAST, "{format:?}: {sizes:?}");
+        assert!(sizes.len() > MIN_EPOCHS, "{format:?}: {sizes:?}");
     });
 }
 
@@ -408,6 +412,10 @@ fn a_file_that_is_stored_to_through_memory_all_the_time_is_stale_and_named() {
             .iter()
             .filter(|(_, stale)| stale.contains("stored"));
         assert!(named.count() > 0, "{format:?}: it is in no epoch stale");
-        assert!(states.len() > LEAST, "{format:?}: {} states", states.len());
+        assert!(
+            states.len() > MIN_EPOCHS,
+            "{format:?}: {} states",
+            states.len()
+        );
     });
 }

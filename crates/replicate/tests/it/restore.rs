@@ -8,7 +8,7 @@ use crate::bed::recording::Recording;
 use crate::bed::trees::{What, differences};
 use crate::bed::workload::Workload;
 
-const PRIVILEGED: restore::Options = restore::Options { privileged: true };
+const AS_ROOT: restore::Options = restore::Options { privileged: true };
 
 #[test]
 fn at_each_barrier_the_log_has_the_tree() {
@@ -25,7 +25,7 @@ fn at_each_barrier_the_log_has_the_tree() {
             recording.catch_up();
             barrier += 1;
             let copy = disk.join(format!("copy {barrier}"));
-            let restored = restore(&log, None, &copy, PRIVILEGED).unwrap();
+            let restored = restore(&log, None, &copy, AS_ROOT).unwrap();
             let left = restored.owners_left + restored.devices_left + restored.set_id_left;
             assert_eq!(left + restored.extended_left, 0, "{restored:?}");
             let mut differ = differences(&tree, &copy);
@@ -72,12 +72,12 @@ fn what_is_dangerous_is_left_out_unless_asked_for() {
         let expected = expected.map(|(path, what)| (path.to_owned(), what));
         assert_eq!(whats, expected);
         let whole = disk.join("whole");
-        restore(&log, None, &whole, PRIVILEGED).unwrap();
+        restore(&log, None, &whole, AS_ROOT).unwrap();
         assert_eq!(differences(&tree, &whole), []);
         // What is there is never written over.
-        let again = restore(&log, None, &whole, PRIVILEGED);
+        let again = restore(&log, None, &whole, AS_ROOT);
         assert!(matches!(again, Err(Error::Occupied(_))), "{again:?}");
-        let none = restore(&log, Some(99), &disk.join("none"), PRIVILEGED);
+        let none = restore(&log, Some(99), &disk.join("none"), AS_ROOT);
         assert!(
             matches!(none, Err(Error::Log(log::Error::NoEpoch { epoch: 99, .. }))),
             "{none:?}"

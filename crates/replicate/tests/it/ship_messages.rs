@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use replicate::log::Beginning;
-use replicate::ship::Held;
+use replicate::ship::CopyState;
 use replicate::ship::tcp::{
-    Fork, Inbox, LARGEST_ASKED, LARGEST_SAID, Malformed, Message, Reason, Tip,
+    Fork, Inbox, InvalidMessage, MAX_REQUEST, MAX_RESPONSE, Message, Reason, Tip,
 };
 
 use crate::common::{data, epoch, link, record, start};
@@ -16,7 +16,7 @@ fn all() -> Vec<Message> {
         first: 7,
         folded: 9,
     };
-    let held = Held {
+    let held = CopyState {
         term: 3,
         beginning,
         number: 30,
@@ -84,7 +84,7 @@ fn bytes() -> Vec<u8> {
 }
 
 /// What is heard of these bytes if they come in pieces of these sizes.
-fn hear(bytes: &[u8], pieces: &[usize], largest: usize) -> (Vec<Message>, Option<Malformed>) {
+fn hear(bytes: &[u8], pieces: &[usize], largest: usize) -> (Vec<Message>, Option<InvalidMessage>) {
     let mut inbox = Inbox::new(largest);
     let (mut heard, mut rest, mut index) = (Vec::new(), bytes, 0);
     loop {
@@ -116,7 +116,7 @@ fn seeds<S: Strategy>(cases: u32, what: &S, test: impl Fn(S::Value) -> Result<()
 #[test]
 fn what_was_said_is_heard_however_it_is_split() {
     seeds(50, &prop::collection::vec(1..400_usize, 1..20), |pieces| {
-        let (heard, malformed) = hear(&bytes(), &pieces, LARGEST_SAID);
+        let (heard, malformed) = hear(&bytes(), &pieces, MAX_RESPONSE);
         prop_assert_eq!(malformed, None);
         prop_assert_eq!(heard, all());
         Ok(())
@@ -132,7 +132,7 @@ fn changed_bytes_are_messages_or_an_error() {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let (heard, _) = hear(&bytes, &[64], LARGEST_ASKED);
+        let (heard, _) = hear(&bytes, &[64], MAX_REQUEST);
         for message in heard {
             let mut said = Vec::new();
             message.put(&mut said);
@@ -156,10 +156,10 @@ fn any_bytes_are_a_message_or_an_error() {
 
 #[test]
 fn a_length_is_refused_before_anything_is_read_for_it() {
-    let mut inbox = Inbox::new(LARGEST_ASKED);
+    let mut inbox = Inbox::new(MAX_REQUEST);
     inbox.push(&257_u32.to_le_bytes());
-    assert_eq!(inbox.take(), Err(Malformed::Long(257)));
-    let mut inbox = Inbox::new(LARGEST_ASKED);
+    assert_eq!(inbox.take(), Err(InvalidMessage::Long(257)));
+    let mut inbox = Inbox::new(MAX_REQUEST);
     inbox.push(&256_u32.to_le_bytes());
     assert_eq!(inbox.take(), Ok(None));
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use replicate::ship::tcp::{Error, Limits, Made, Malformed, Message, Peer, Reason, VERSION, make};
+use replicate::ship::tcp::{
+    Error, InvalidMessage, KeyFiles, Limits, Message, Peer, Reason, VERSION, make,
+};
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
@@ -132,7 +134,7 @@ fn keys_are_their_owners_and_are_never_written_over() {
         let owned = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
         make(
             &folder,
-            &Made {
+            &KeyFiles {
                 server: owned(server),
                 clients: owned(clients),
                 years: 1,
@@ -309,9 +311,9 @@ fn a_server_that_says_nonsense_is_left() {
     });
     for due in [
         |error: &Error| matches!(error, Error::Version(9)),
-        |error: &Error| matches!(error, Error::Malformed(Malformed::NotDue)),
-        |error: &Error| matches!(error, Error::Malformed(Malformed::Long(_))),
-        |error: &Error| matches!(error, Error::Malformed(Malformed::NotDue)),
+        |error: &Error| matches!(error, Error::Malformed(InvalidMessage::NotDue)),
+        |error: &Error| matches!(error, Error::Malformed(InvalidMessage::Long(_))),
+        |error: &Error| matches!(error, Error::Malformed(InvalidMessage::NotDue)),
     ] {
         let mut client = bed.client(to, 1, false);
         let error = fails(&mut client);

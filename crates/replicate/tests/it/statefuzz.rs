@@ -13,7 +13,7 @@ use crate::follow::Following;
 /// The seeds of every run of the tests.
 const USUAL: u64 = 10;
 /// On each file system of which most is read.
-const FEW: u64 = 2;
+const SEEDS: u64 = 2;
 const USUAL_STEPS: u32 = 150;
 /// Of a complete one.
 const ALL: u64 = 200;
@@ -32,7 +32,7 @@ const KINDS: [Format; 2] = [Format::Ext4Journal, Format::Ext4Inline];
 #[test]
 fn seeds_on_other_kinds_of_ext4_are_said() {
     for format in KINDS {
-        within(|bed| seeds(bed, format, FEW, USUAL_STEPS));
+        within(|bed| seeds(bed, format, SEEDS, USUAL_STEPS));
     }
 }
 
@@ -52,17 +52,17 @@ fn two_hundred_seeds_on_ext4_with_inline_data_are_said() {
 
 #[test]
 fn seeds_on_xfs_are_said() {
-    within(|bed| seeds(bed, Format::Xfs, FEW, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Xfs, SEEDS, USUAL_STEPS));
 }
 
 #[test]
 fn seeds_on_btrfs_are_said() {
-    within(|bed| seeds(bed, Format::Btrfs, FEW, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Btrfs, SEEDS, USUAL_STEPS));
 }
 
 #[test]
 fn seeds_on_tmpfs_are_said() {
-    within(|bed| seeds(bed, Format::Tmpfs, FEW, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Tmpfs, SEEDS, USUAL_STEPS));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use replicate::record::{Change, Entry, Kind, Part};
-use replicate::tree::{Invalid, LARGEST, Stale, Tree};
+use replicate::tree::{Invalid, MAX_FILE_SIZE, Stale, Tree};
 
 use crate::common::{ROOT, data, epoch, file, gone, link, name, new, record, size, start, unlink};
 
@@ -117,11 +117,11 @@ fn what_no_tree_can_be_is_refused() {
         Invalid::NoContent { file: of(10) }
     );
     assert!(matches!(
-        refused(nested(), &size(12, LARGEST + 1)),
+        refused(nested(), &size(12, MAX_FILE_SIZE + 1)),
         Invalid::TooLarge { .. }
     ));
     assert!(matches!(
-        refused(nested(), &data(12, LARGEST, b"x")),
+        refused(nested(), &data(12, MAX_FILE_SIZE, b"x")),
         Invalid::TooLarge { .. }
     ));
     assert!(matches!(
@@ -170,14 +170,14 @@ fn numbers_and_epochs_go_up() {
 /// If each took the time that all before it took, it would not end.
 #[test]
 fn depth_and_directories_without_a_name_cost_nothing_for_each_record() {
-    const MANY: u64 = 200_000;
+    const FILES: u64 = 200_000;
     let mut tree = folded([start()]);
     let mut enter = |entry: Entry| tree.enter(&entry).unwrap();
-    for inode in 3..MANY {
+    for inode in 3..FILES {
         enter(new(inode, Kind::Directory));
         enter(link(inode - 1, "d", inode));
     }
-    for inode in MANY..2 * MANY {
+    for inode in FILES..2 * FILES {
         enter(new(inode, Kind::Directory));
         enter(epoch(inode));
     }

@@ -24,7 +24,7 @@ use crate::naive;
 const LARGE: usize = 5 * BLOCK + 77;
 
 /// A log of a tree that has some of everything, and a folder that was made of it.
-struct Made {
+struct Fixture {
     folder: TempDir,
 }
 
@@ -69,7 +69,7 @@ fn entries() -> Vec<Entry> {
     all
 }
 
-impl Made {
+impl Fixture {
     fn new() -> Self {
         let made = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -113,7 +113,7 @@ fn hash_of_log(log: &Path) -> String {
 
 #[test]
 fn a_restored_tree_is_equal_and_has_the_hash_that_is_defined() {
-    let made = Made::new();
+    let made = Fixture::new();
     let folder = made.restored("folder");
     let verdict = compare(&made.log(), &folder);
     assert!(verdict.equal(), "{verdict:?}");
@@ -128,7 +128,7 @@ fn a_restored_tree_is_equal_and_has_the_hash_that_is_defined() {
 #[test]
 fn equal_trees_have_one_hash_on_every_file_system() {
     within(|bed| {
-        let made = Made::new();
+        let made = Fixture::new();
         let said = hash_of_log(&made.log());
         let mut tried = 0;
         for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Overlay] {
@@ -254,7 +254,7 @@ fn found(all: &[Difference]) -> Vec<(&str, What)> {
 
 #[test]
 fn every_single_difference_is_found_and_nothing_else() {
-    let made = Made::new();
+    let made = Fixture::new();
     let said = hash_of_log(&made.log());
     for (index, (path, what, with)) in SINGLES.iter().enumerate() {
         let folder = made.restored(&format!("folder {index}"));
@@ -273,7 +273,7 @@ fn every_single_difference_is_found_and_nothing_else() {
 
 #[test]
 fn where_bytes_differ_is_said_in_blocks() {
-    let made = Made::new();
+    let made = Fixture::new();
     let folder = made.restored("folder");
     let block = BLOCK as u64;
     for at in [0, block, 3 * block + 9, 5 * block + 1] {
@@ -296,7 +296,7 @@ fn owners_differ_unless_they_are_left_out() {
     if !sys::require::root() {
         return;
     }
-    let made = Made::new();
+    let made = Fixture::new();
     let folder = made.restored("folder");
     lchown(folder.join("link"), Some(7), None).unwrap();
     let verdict = compare(&made.log(), &folder);
@@ -314,7 +314,7 @@ fn owners_differ_unless_they_are_left_out() {
 
 #[test]
 fn what_was_ended_says_that_it_is_a_part() {
-    let made = Made::new();
+    let made = Fixture::new();
     let folder = made.restored("folder");
     flip(&folder.join("sparse"), 3 << 20);
     let mut left = 4;
@@ -336,7 +336,7 @@ fn what_was_ended_says_that_it_is_a_part() {
 
 #[test]
 fn what_cannot_be_compared_is_an_error() {
-    let made = Made::new();
+    let made = Fixture::new();
     let on = &mut |_: &Progress| ControlFlow::Continue(());
     let none = made.folder.path().join("none");
     let error = verify::verify(&made.log(), None, &none, Scope::default(), on).unwrap_err();
@@ -460,7 +460,7 @@ proptest! {
 
     #[test]
     fn it_finds_what_a_naive_comparison_finds(steps in prop::collection::vec(step(), 0..8)) {
-        let made = Made::new();
+        let made = Fixture::new();
         let (before, folder) = (made.restored("before"), made.restored("folder"));
         for step in &steps {
             take_step(&folder, *step);

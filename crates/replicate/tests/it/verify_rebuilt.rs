@@ -21,7 +21,7 @@ use crate::common::{ROOT, data, epoch, link, mode, new, start, unlink};
 const LARGE: usize = 3 * BLOCK + 7;
 
 /// A log of two epochs, and an empty place.
-struct Made {
+struct Fixture {
     folder: TempDir,
 }
 
@@ -50,7 +50,7 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-impl Made {
+impl Fixture {
     fn new() -> Self {
         let made = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -106,7 +106,7 @@ fn found(verdict: &Verdict) -> Vec<(&str, What)> {
 
 #[test]
 fn each_epoch_is_made_as_the_log_says() {
-    let made = Made::new();
+    let made = Fixture::new();
     for (asked, epoch, names) in [(None, 2, 3), (Some(1), 1, 4), (Some(2), 2, 3)] {
         let rebuilt = made.verify(asked, None).unwrap();
         assert!(rebuilt.equal(), "{rebuilt:?}");
@@ -124,7 +124,7 @@ fn each_epoch_is_made_as_the_log_says() {
 
 #[test]
 fn a_folder_is_compared_with_what_was_made_of_its_epoch() {
-    let made = Made::new();
+    let made = Fixture::new();
     let first = made.restored(1);
     let rebuilt = made.verify(Some(1), Some(&first)).unwrap();
     assert!(rebuilt.equal(), "{rebuilt:?}");
@@ -150,7 +150,7 @@ fn a_folder_is_compared_with_what_was_made_of_its_epoch() {
 
 #[test]
 fn what_is_damaged_in_the_folder_is_found_and_nothing_else() {
-    let made = Made::new();
+    let made = Fixture::new();
     let folder = made.restored(2);
     let damaged = fs::OpenOptions::new()
         .write(true)
@@ -176,7 +176,7 @@ fn what_is_damaged_in_the_folder_is_found_and_nothing_else() {
 
 #[test]
 fn what_is_made_otherwise_than_the_log_says_is_found() {
-    let made = Made::new();
+    let made = Fixture::new();
     let place = made.place();
     let mut spoiled = false;
     // As a file system would that does not keep what it was told.
@@ -198,7 +198,7 @@ fn what_is_made_otherwise_than_the_log_says_is_found() {
 
 #[test]
 fn a_damaged_log_is_an_error() {
-    let made = Made::new();
+    let made = Fixture::new();
     let segments = fs::read_dir(made.log()).unwrap();
     let segments: Vec<_> = segments
         .map(|entry| entry.unwrap().path())
@@ -217,7 +217,7 @@ fn a_damaged_log_is_an_error() {
 
 #[test]
 fn who_wants_no_more_gets_nothing_or_a_part() {
-    let made = Made::new();
+    let made = Fixture::new();
     let ended = made.watched(None, None, &mut |_, _| ControlFlow::Break(()));
     // Where it was made before anybody could say so, the comparison ends.
     match ended {
@@ -240,7 +240,7 @@ fn who_wants_no_more_gets_nothing_or_a_part() {
 
 #[test]
 fn it_is_not_made_within_what_is_read() {
-    let made = Made::new();
+    let made = Fixture::new();
     let folder = made.restored(2);
     let watch = &mut |_, _: &Progress| ControlFlow::Continue(());
     let log = made.log();
@@ -255,7 +255,7 @@ fn it_is_not_made_within_what_is_read() {
 #[test]
 fn it_is_refused_where_there_is_no_room() {
     within(|bed| {
-        let made = Made::new();
+        let made = Fixture::new();
         let small = bed.scratch().join("small");
         fs::create_dir(&small).unwrap();
         let mounted = Command::new("mount")

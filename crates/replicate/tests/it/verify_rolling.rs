@@ -11,20 +11,20 @@ use std::time::{Duration, SystemTime};
 use replicate::log::{self, Writer};
 use replicate::record::{Entry, Kind};
 use replicate::restore::restore;
-use replicate::verify::{BLOCK, Caught, Looked, Progress, Rolling, Scope, What};
+use replicate::verify::{BLOCK, Progress, Rolling, RoundReport, Scope, SyncPoint, What};
 use tempfile::TempDir;
 
 use crate::common::{ROOT, data, epoch, link, mode, new, start};
 
 /// Smaller than any name: a piece for each.
-const LEAST: u64 = 1;
+const MIN_PIECE: u64 = 1;
 const DIRECTORIES: u64 = 5;
 const FILES: u64 = 7;
 /// The root, directories with files in each, and a large file.
 const NAMES: u64 = 1 + DIRECTORIES * (1 + FILES) + 1;
 
 /// A log, and the tree that it says.
-struct Followed {
+struct Fixture {
     folder: TempDir,
     writer: Writer,
     rolling: Rolling,
@@ -57,7 +57,7 @@ fn entries() -> Vec<Entry> {
     all
 }
 
-impl Followed {
+impl Fixture {
     fn new() -> Self {
         Self::of(entries())
     }
@@ -91,22 +91,22 @@ impl Followed {
     }
 
     /// As if the log had had everything for long.
-    fn rested(&self) -> Caught {
-        Caught {
+    fn rested(&self) -> SyncPoint {
+        SyncPoint {
             epoch: self.epoch,
             at: SystemTime::now() + Duration::from_secs(10),
         }
     }
 
     /// As if it had everything now.
-    fn now(&self) -> Caught {
-        Caught {
+    fn now(&self) -> SyncPoint {
+        SyncPoint {
             epoch: self.epoch,
             at: SystemTime::now(),
         }
     }
 
-    fn round(&mut self, work: u64) -> Vec<Looked> {
+    fn round(&mut self, work: u64) -> Vec<RoundReport> {
         let mut all = Vec::new();
         loop {
             let looked = self.rolling.look(self.rested(), work, &mut on).unwrap();
@@ -118,7 +118,7 @@ impl Followed {
         }
     }
 
-    fn again(&mut self, caught: Caught) -> Looked {
+    fn again(&mut self, caught: SyncPoint) -> RoundReport {
         self.rolling.look_again(caught, &mut on).unwrap()
     }
 
@@ -151,12 +151,12 @@ fn damage(path: PathBuf, at: u64) {
 
 #[test]
 fn a_round_has_each_name_in_pieces_of_any_size() {
-    let mut followed = Followed::new();
+    let mut followed = Fixture::new();
     assert!(followed.rolling.follow(1, &mut on).unwrap());
     let work = followed.rolling.work();
     assert!(work > (NAMES * 4096) + large().len() as u64);
     let mut counts = Vec::new();
-    for piece in [LEAST, 20_000, 100_000, u64::MAX] {
+    for piece in [MIN_PIECE, 20_000, 100_000, u64::MAX] {
         let looked = followed.round(piece);
         let bytes: u64 = looked.iter().map(|one| one.bytes).sum();
         assert_eq!(bytes, large().len() as u64 + DIRECTORIES * FILES * 8);
@@ -178,8 +178,8 @@ fn a_round_has_each_name_in_pieces_of_any_size() {
 
 #[test]
 fn what_differs_and_rests_is_said_once_and_then_mended_or_left() {
-    for piece in [LEAST, u64::MAX] {
-        let mut followed = Followed::new();
+    for piece in [MIN_PIECE, u64::MAX] {
+        let mut followed = Fixture::new();
         damage(followed.tree("large"), 2 * BLOCK as u64 + 7);
         let moved = (followed.tree("d-/3"), followed.folder.path().join("aside"));
         fs::rename(&moved.0, &moved.1).unwrap();
@@ -218,15 +218,15 @@ fn what_differs_and_rests_is_said_once_and_then_mended_or_left() {
 
 #[test]
 fn however_much_differs_none_of_it_is_mended_by_itself() {
-    const MANY: u64 = 1500;
+    const NAMES: u64 = 1500;
     let mut all = vec![start()];
-    for number in 10..10 + MANY {
+    for number in 10..10 + NAMES {
         all.extend([new(number, Kind::Regular), mode(number, 0o644)]);
         all.push(link(ROOT.inode, &number.to_string(), number));
     }
     all.extend([mode(ROOT.inode, 0o755), epoch(1)]);
-    let mut followed = Followed::of(all);
-    for number in 10..10 + MANY {
+    let mut followed = Fixture::of(all);
+    for number in 10..10 + NAMES {
         let file = File::open(followed.tree(&number.to_string())).unwrap();
         file.set_permissions(Permissions::from_mode(0o600)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
@@ -238,7 +238,7 @@ fn however_much_differs_none_of_it_is_mended_by_itself() {
         let expected = vec![What::Mode, What::Modified];
         assert!(found.iter().all(|(_, what)| *what == expected));
         if !found.is_empty() {
-            assert_eq!(found.len() as u64, MANY);
+            assert_eq!(found.len() as u64, NAMES);
         }
         assert_eq!(
             followed.again(followed.rested()).mended,
@@ -250,7 +250,7 @@ fn however_much_differs_none_of_it_is_mended_by_itself() {
 
 #[test]
 fn what_has_just_changed_waits_for_the_log() {
-    let mut followed = Followed::new();
+    let mut followed = Fixture::new();
     fs::write(followed.tree("d/2"), "12345678").unwrap();
     let now = followed.now();
     let looked = followed.rolling.look(now, u64::MAX, &mut on).unwrap();
@@ -273,7 +273,7 @@ fn what_has_just_changed_waits_for_the_log() {
 
 #[test]
 fn what_was_moved_with_its_directory_waits_for_the_log() {
-    let mut followed = Followed::new();
+    let mut followed = Fixture::new();
     let [one, other, aside] = ["d-", "d--", "aside"].map(|name| followed.tree(name));
     let swap = || {
         for (from, to) in [(&one, &aside), (&other, &one), (&aside, &other)] {
@@ -289,7 +289,7 @@ fn what_was_moved_with_its_directory_waits_for_the_log() {
         thread::sleep(Duration::from_millis(30));
         swap();
         swap();
-        let caught = Caught {
+        let caught = SyncPoint {
             epoch: 1,
             at: looked + Duration::from_millis(2010),
         };
@@ -302,7 +302,7 @@ fn what_was_moved_with_its_directory_waits_for_the_log() {
 
 #[test]
 fn it_ends_when_it_is_told_to_and_goes_on_where_it_was() {
-    let mut followed = Followed::new();
+    let mut followed = Fixture::new();
     let first = followed.rolling.look(followed.rested(), 30_000, &mut on);
     assert!(!first.unwrap().ended);
     damage(followed.tree("large"), 1);

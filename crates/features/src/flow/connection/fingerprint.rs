@@ -154,7 +154,7 @@ impl Options {
 }
 
 fn network_quirks(packet: &Packet<'_>) -> Vec<&'static str> {
-    const RESERVED: u8 = 0x80;
+    const RESERVED_BIT: u8 = 0x80;
     const DONT_FRAGMENT: u8 = 0x40;
 
     let is_v4 = packet.key.version == 4;
@@ -170,7 +170,7 @@ fn network_quirks(packet: &Packet<'_>) -> Vec<&'static str> {
         (dont_fragment && is_numbered, "id+"),
         (is_v4 && !dont_fragment && !is_numbered, "id-"),
         (congestion, "ecn"),
-        (has(RESERVED), "0+"),
+        (has(RESERVED_BIT), "0+"),
         (has_label, "flow"),
     ])
 }

@@ -20,8 +20,8 @@ pub(super) struct RoundTrips {
 /// The handshake. A segment that was sent twice measures nothing, because its answer may be to either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handshake {
-    syn: Option<Sent>,
-    answer: Option<Sent>,
+    syn: Option<SentSegment>,
+    answer: Option<SentSegment>,
     is_over: bool,
     /// From the SYN to the SYN with ACK, in nanoseconds.
     pub(super) answer_ns: Option<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Handshake {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sent {
+struct SentSegment {
     sequence: u32,
     time_ns: i64,
     is_repeated: bool,
@@ -91,9 +91,9 @@ impl Handshake {
     }
 }
 
-fn note(sent: &mut Option<Sent>, sequence: u32, time_ns: i64) {
+fn note(sent: &mut Option<SentSegment>, sequence: u32, time_ns: i64) {
     let is_repeated = sent.is_some_and(|sent| sent.sequence == sequence);
-    *sent = Some(Sent {
+    *sent = Some(SentSegment {
         sequence,
         time_ns,
         is_repeated,
@@ -101,7 +101,7 @@ fn note(sent: &mut Option<Sent>, sequence: u32, time_ns: i64) {
 }
 
 /// The time since what this segment acknowledges.
-fn since(sent: Option<Sent>, segment: &Segment) -> Option<u64> {
+fn since(sent: Option<SentSegment>, segment: &Segment) -> Option<u64> {
     let sent = sent
         .filter(|sent| !sent.is_repeated && distance(sent.sequence, segment.acknowledgement) > 0)?;
     u64::try_from(segment.time_ns.saturating_sub(sent.time_ns)).ok()

@@ -8,7 +8,7 @@ use super::{LATENCY, Wakeup};
 const STEP_NS: u64 = 10_000;
 const SECOND: u64 = 1_000_000_000 / STEP_NS;
 /// 16 MiB of records of 128 bytes.
-const ROOM: u64 = 131_072;
+const CAPACITY: u64 = 131_072;
 const RECORD: u64 = 128;
 
 /// What comes, and how quick the reader is.
@@ -47,7 +47,7 @@ fn play(scene: &Scene, wakeup: Wakeup) -> Outcome {
         due += (scene.rate)(now);
         let come = due / SECOND;
         due %= SECOND;
-        let taken = come.min(ROOM - (written - read));
+        let taken = come.min(CAPACITY - (written - read));
         outcome.lost += come - taken;
         let was_empty = written == read;
         written += taken;
@@ -81,7 +81,7 @@ fn play(scene: &Scene, wakeup: Wakeup) -> Outcome {
                 }
                 // A look at the ring ends where it was empty, or the reader would never rest.
                 let pause = (left > 0)
-                    .then(|| wakeup.pause(ROOM * RECORD, (written - read) * RECORD))
+                    .then(|| wakeup.pause(CAPACITY * RECORD, (written - read) * RECORD))
                     .flatten();
                 if let Some(pause) = pause {
                     reader = Reader::Sleeps {
@@ -235,7 +235,7 @@ fn the_best_fixed_setting_wakes_no_less() {
 fn no_record_waits_for_longer_than_is_said() {
     for scene in SCENES.iter().filter(|scene| scene.speed >= 50) {
         let outcome = play(scene, Wakeup::Adaptive);
-        let reading = ROOM / scene.speed;
+        let reading = CAPACITY / scene.speed;
         let longest = steps(LATENCY) + scene.lateness + reading;
         assert!(outcome.oldest <= longest, "{}: {outcome:?}", scene.name);
     }
@@ -243,7 +243,7 @@ fn no_record_waits_for_longer_than_is_said() {
 
 #[test]
 fn a_reader_that_does_not_keep_up_does_not_sleep() {
-    let half = ROOM * RECORD / 2;
-    assert_eq!(Wakeup::Adaptive.pause(ROOM * RECORD, half), None);
-    assert_eq!(Wakeup::Every.pause(ROOM * RECORD, RECORD), None);
+    let half = CAPACITY * RECORD / 2;
+    assert_eq!(Wakeup::Adaptive.pause(CAPACITY * RECORD, half), None);
+    assert_eq!(Wakeup::Every.pause(CAPACITY * RECORD, RECORD), None);
 }

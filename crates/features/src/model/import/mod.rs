@@ -1,6 +1,6 @@
 //! Reads what programs that train trees have saved.
 
-mod exported;
+mod json_export;
 mod lightgbm;
 mod xgboost;
 
@@ -10,7 +10,7 @@ use super::Error;
 use super::forest::Forest;
 
 /// Every format; the first that content has is taken.
-const IMPORTERS: [Importer; 3] = [exported::IMPORTER, xgboost::IMPORTER, lightgbm::IMPORTER];
+const IMPORTERS: [Importer; 3] = [json_export::IMPORTER, xgboost::IMPORTER, lightgbm::IMPORTER];
 
 /// Reads one format.
 struct Importer {

@@ -1,9 +1,9 @@
 //! The client's handshake stream from CRYPTO frames in any order, in bounded memory.
 
-use super::super::tls::{self, ClientHello, LONGEST, Reason, Transport};
+use super::super::tls::{self, ClientHello, MAX_HELLO, Reason, Transport};
 
 /// Pieces of a message that do not touch each other. Browsers send some ten, out of order.
-const MOST_PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
 /// The bytes of a ClientHello that have come, up to [`LONGEST`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +27,13 @@ impl CryptoStream {
         }
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.saturating_add(data.len());
-        if end > LONGEST {
+        if end > MAX_HELLO {
             return Err(Reason::TooLong);
         }
         self.grow(end);
         self.bytes[start..end].copy_from_slice(data);
         self.add_piece(start, end);
-        if self.pieces.len() > MOST_PIECES {
+        if self.pieces.len() > MAX_PIECES {
             return Err(Reason::Scattered);
         }
         Ok(())
@@ -56,7 +56,7 @@ impl CryptoStream {
     /// Grows by doubling, as a vector does, but never beyond the longest message.
     fn grow(&mut self, end: usize) {
         if end > self.bytes.capacity() {
-            let capacity = end.max(2 * self.bytes.capacity()).min(LONGEST);
+            let capacity = end.max(2 * self.bytes.capacity()).min(MAX_HELLO);
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         if end > self.bytes.len() {

@@ -4,7 +4,7 @@ use super::super::cursor::Cursor;
 use super::version;
 
 /// The longest connection ID of these versions.
-const LONGEST_ID: u8 = 20;
+const MAX_ID_LEN: u8 = 20;
 const LONG: u8 = 0x80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,6 @@ impl<'a> LongHeader<'a> {
 }
 
 fn connection_id<'a>(rest: &mut Cursor<'a>) -> Option<&'a [u8]> {
-    let length = rest.u8().filter(|length| *length <= LONGEST_ID)?;
+    let length = rest.u8().filter(|length| *length <= MAX_ID_LEN)?;
     rest.take(length.into())
 }

@@ -7,11 +7,11 @@ use ring::hkdf::{self, HKDF_SHA256, KeyType, Prk, Salt};
 use super::version::Protection;
 
 /// Bytes from the packet number to the sample: the longest number.
-const LONGEST_NUMBER: usize = 4;
+const MAX_NUMBER_LEN: usize = 4;
 const SAMPLE: usize = 16;
 const KEY: usize = 16;
 /// Bits of the first byte that are protected in a long header.
-const PROTECTED: u8 = 0x0f;
+const FIRST_BYTE_MASK: u8 = 0x0f;
 /// Of these, the length of the packet number, less one.
 const NUMBER_LENGTH: u8 = 0x03;
 
@@ -42,11 +42,11 @@ impl Keys {
 
     /// Decrypts a packet in place: its frames, if it was protected by these keys.
     pub(super) fn open<'a>(&self, packet: &'a mut [u8], number_at: usize) -> Option<&'a [u8]> {
-        let sample_at = number_at + LONGEST_NUMBER;
+        let sample_at = number_at + MAX_NUMBER_LEN;
         let sample = packet.get(sample_at..sample_at + SAMPLE)?;
         let [first_mask, number_mask @ ..] = self.header.new_mask(sample).ok()?;
         let first = packet.first_mut()?;
-        *first ^= first_mask & PROTECTED;
+        *first ^= first_mask & FIRST_BYTE_MASK;
         let length = usize::from(*first & NUMBER_LENGTH) + 1;
         let mut number = 0;
         let protected = packet.get_mut(number_at..number_at + length)?;

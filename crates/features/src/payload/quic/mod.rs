@@ -6,8 +6,8 @@
 //!
 //! The cost falls on QUIC alone: a direction whose first datagram has no long header of a known
 //! version is over after six bytes. Of the others, a direction derives keys and decrypts only until
-//! the ClientHello is complete, in at most [`MOST_DATAGRAMS`] datagrams, [`MOST_PACKETS`] Initial
-//! packets, since a datagram can have hundreds, and [`MOST_FAILURES`] decryptions that fail, as those
+//! the ClientHello is complete, in at most [`MAX_DATAGRAMS`] datagrams, [`MAX_PACKETS`] Initial
+//! packets, since a datagram can have hundreds, and [`MAX_FAILURES`] decryptions that fail, as those
 //! of the server's packets do. That is half a millisecond for a direction that is made to cost most.
 
 mod crypto;
@@ -24,11 +24,11 @@ use initial::Keys;
 use version::Protection;
 
 /// Datagrams of a direction that are looked at. A ClientHello of 16 KiB takes 14 of them.
-pub const MOST_DATAGRAMS: u8 = 64;
+pub const MAX_DATAGRAMS: u8 = 64;
 /// Initial packets of a direction that are decrypted.
-pub const MOST_PACKETS: u8 = 64;
+pub const MAX_PACKETS: u8 = 64;
 /// Decryptions that may fail in a direction.
-pub const MOST_FAILURES: u8 = 16;
+pub const MAX_FAILURES: u8 = 16;
 
 /// What is known of a flow's QUIC connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Handshake {
                 return Ok(Some(hello));
             }
         }
-        if self.datagrams >= MOST_DATAGRAMS || self.failures >= MOST_FAILURES {
+        if self.datagrams >= MAX_DATAGRAMS || self.failures >= MAX_FAILURES {
             return Err(Reason::Gap);
         }
         Ok(None)
@@ -182,13 +182,13 @@ impl Handshake {
             self.is_cut = true;
             return Ok(None);
         };
-        if self.packets >= MOST_PACKETS {
+        if self.packets >= MAX_PACKETS {
             return Err(Reason::Gap);
         }
         self.packets += 1;
         let mut buffer = Vec::with_capacity(bytes.len());
         for origin in self.origins(packet) {
-            if self.failures >= MOST_FAILURES {
+            if self.failures >= MAX_FAILURES {
                 break;
             }
             buffer.clear();

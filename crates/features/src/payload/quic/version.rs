@@ -7,8 +7,8 @@ use super::super::cursor::Cursor;
 const LONG: u8 = 0x80;
 const FIXED: u8 = 0x40;
 /// The shortest datagram with a client's Initial packet, and its shortest Destination Connection ID.
-const SMALLEST_DATAGRAM: usize = 1200;
-const SMALLEST_FIRST_ID: u8 = 8;
+const MIN_DATAGRAM: usize = 1200;
+const MIN_FIRST_ID: u8 = 8;
 
 /// How a version protects Initial packets, and which number their type has.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,9 +97,9 @@ pub(super) fn of(datagram: &[u8]) -> Option<u32> {
     let id_length = rest.u8()?;
     let is_fixed = first & FIXED != 0;
     let fits = if is_reserved(version) {
-        is_fixed && id_length >= SMALLEST_FIRST_ID && datagram.len() >= SMALLEST_DATAGRAM
+        is_fixed && id_length >= MIN_FIRST_ID && datagram.len() >= MIN_DATAGRAM
     } else {
-        is_fixed || id_length >= SMALLEST_FIRST_ID
+        is_fixed || id_length >= MIN_FIRST_ID
     };
     (fits && !protections(version).is_empty()).then_some(version)
 }

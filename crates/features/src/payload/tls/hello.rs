@@ -13,9 +13,9 @@ pub(super) mod extension {
 
 const HOST_NAME: u8 = 0;
 /// Bytes of a host's name (RFC 1035, 2.3.4). Each flow keeps its name, so its length has a bound.
-const LONGEST_HOST: usize = 255;
+const MAX_HOST_LEN: usize = 255;
 /// Limit in bytes for the names of application protocols; clients offer far fewer.
-const LONGEST_PROTOCOLS: usize = 256;
+const MAX_PROTOCOLS_LEN: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Hello<'a> {
@@ -63,7 +63,7 @@ impl<'a> Hello<'a> {
         while let Some(kind) = names.u8() {
             let host = names.vector16()?;
             if kind == HOST_NAME {
-                let is_name = (1..=LONGEST_HOST).contains(&host.len());
+                let is_name = (1..=MAX_HOST_LEN).contains(&host.len());
                 return is_name.then(|| text(host));
             }
         }
@@ -87,7 +87,7 @@ impl<'a> Hello<'a> {
                 text.push(',');
             }
             push_protocol(&mut text, protocol);
-            if text.len() > LONGEST_PROTOCOLS {
+            if text.len() > MAX_PROTOCOLS_LEN {
                 text.truncate(kept);
                 break;
             }

@@ -9,7 +9,7 @@ mod hello;
 mod ja4;
 
 /// Of a ClientHello with its header; a longer one is given up. Post-quantum ones have some 2 KiB.
-pub const LONGEST: usize = 16 * 1024;
+pub const MAX_HELLO: usize = 16 * 1024;
 
 /// Bytes of a record's header: type, version, length.
 const RECORD: usize = 5;
@@ -202,7 +202,7 @@ impl Accumulator {
     fn append(&mut self, bytes: &[u8]) {
         let needed = self.message.len() + bytes.len();
         if needed > self.message.capacity() {
-            let capacity = needed.max(2 * self.message.capacity()).min(LONGEST);
+            let capacity = needed.max(2 * self.message.capacity()).min(MAX_HELLO);
             self.message.reserve_exact(capacity - self.message.len());
         }
         self.message.extend_from_slice(bytes);
@@ -251,8 +251,8 @@ pub(super) fn message_length(start: &[u8]) -> Result<Option<usize>, Reason> {
         return Ok(None);
     };
     let body = u32::from_be_bytes([0, *high, *middle, *low]);
-    match usize::try_from(body).map_or(LONGEST, |body| body + MESSAGE) {
-        whole if whole > LONGEST => Err(Reason::TooLong),
+    match usize::try_from(body).map_or(MAX_HELLO, |body| body + MESSAGE) {
+        whole if whole > MAX_HELLO => Err(Reason::TooLong),
         whole => Ok(Some(whole)),
     }
 }

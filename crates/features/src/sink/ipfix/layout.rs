@@ -15,7 +15,7 @@ use crate::sink::Error;
 /// Columns that have a value, a bit for each.
 pub(super) type Present = u128;
 
-const MOST_COLUMNS: usize = 128;
+const MAX_COLUMNS: usize = 128;
 /// Seconds from 1900 to 1970.
 const NTP_EPOCH: i64 = 2_208_988_800;
 
@@ -37,7 +37,7 @@ impl Layout {
             .iter()
             .map(element)
             .collect::<Result<_, _>>()?;
-        if elements.len() > MOST_COLUMNS {
+        if elements.len() > MAX_COLUMNS {
             return Err(Error::NoElement("the 129th".to_owned()));
         }
         Ok(Self { elements })

@@ -15,7 +15,7 @@ use super::Error;
 use message::Composer;
 
 /// As long as a message may be; who reads files has room.
-const MOST_IN_FILE: usize = 65_535;
+const MAX_FILE_MESSAGE: usize = 65_535;
 
 /// The messages of a file, one after the other.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct FileMessages {
 impl FileMessages {
     pub(super) fn new(schema: &Schema) -> Result<Self, Error> {
         Ok(Self {
-            composer: Composer::new(schema, MOST_IN_FILE, 0)?,
+            composer: Composer::new(schema, MAX_FILE_MESSAGE, 0)?,
             sequence: 0,
         })
     }

@@ -17,11 +17,11 @@ use crate::sink::dial::dial;
 use crate::sink::{Error, Mode, Sink};
 
 /// Longest message: long enough to pay for its header, short enough to be sent again.
-const MOST: usize = 16_384;
+const MAX_MESSAGE: usize = 16_384;
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(250);
 /// Messages that wait for a collector that is gone; beyond it, live rows are lost.
-const MOST_WAITING: usize = 256;
+const MAX_QUEUED_MESSAGES: usize = 256;
 
 /// Sends rows to a collector over TCP.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl TcpExporter {
         domain: u32,
         mode: Mode,
     ) -> Result<Self, Error> {
-        let composer = Composer::new(schema, MOST, domain)?;
+        let composer = Composer::new(schema, MAX_MESSAGE, domain)?;
         let link = Link::connect(collector).map_err(Error::address(collector))?;
         Ok(Self {
             collector: collector.to_owned(),
@@ -141,7 +141,7 @@ impl TcpExporter {
             if sent.is_ok() && also(self) {
                 return Ok(());
             }
-            if since.elapsed() > self.mode.patience() {
+            if since.elapsed() > self.mode.delivery_timeout() {
                 let late = || Err(io::ErrorKind::TimedOut.into());
                 return sent.and_then(|()| late());
             }
@@ -159,10 +159,10 @@ impl TcpExporter {
 
 impl Sink for TcpExporter {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        if self.mode == Mode::Live && self.waiting.len() > MOST_WAITING {
+        if self.mode == Mode::Live && self.waiting.len() > MAX_QUEUED_MESSAGES {
             // The newest are lost: what waits is sent in order.
             let _ = self.send();
-            if self.waiting.len() > MOST_WAITING {
+            if self.waiting.len() > MAX_QUEUED_MESSAGES {
                 self.lost += batch.num_rows() as u64;
                 return Ok(());
             }

@@ -12,7 +12,7 @@ use super::message::{Composer, Message};
 use crate::sink::{Error, Sink};
 
 /// What fits an Ethernet frame behind the longest IP and UDP headers, and some encapsulation.
-const MOST: usize = 1400;
+const MAX_MESSAGE: usize = 1400;
 /// Templates are sent again after so many messages or so long, whatever comes first.
 const REFRESH_MESSAGES: u32 = 256;
 const REFRESH: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub struct UdpExporter {
 impl UdpExporter {
     /// `collector` is `HOST:PORT`.
     pub fn connect(collector: &str, schema: &Schema, domain: u32) -> Result<Self, Error> {
-        let composer = Composer::new(schema, MOST, domain)?;
+        let composer = Composer::new(schema, MAX_MESSAGE, domain)?;
         let socket = connect(collector).map_err(Error::address(collector))?;
         Ok(Self {
             socket,

@@ -20,7 +20,7 @@ use crate::sink::message::Message;
 /// For all that a connection needs, and for each answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// A broker's own limit for a batch is 1 MiB, unless it was told another.
-const MOST_BYTES: usize = 900_000;
+const MAX_BATCH_BYTES: usize = 900_000;
 
 pub(super) struct Link {
     runtime: Runtime,
@@ -38,7 +38,7 @@ pub(super) enum Fault {
 
 /// What became of messages.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct DeliveryReport {
     /// Of each, in order, whether it is stored for sure.
     pub(super) confirmed: Vec<bool>,
     pub(super) fault: Option<Fault>,
@@ -58,7 +58,7 @@ impl Link {
     }
 
     /// Sends messages, each to its key's partition, and waits until all replicas in sync have them.
-    pub(super) fn send(&mut self, messages: &[&Message]) -> Stored {
+    pub(super) fn send(&mut self, messages: &[&Message]) -> DeliveryReport {
         let mut by_partition: Vec<Vec<usize>> = vec![Vec::new(); self.partitions.len()];
         for (index, message) in messages.iter().enumerate() {
             let key = message.key.as_deref().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Link {
             .zip(by_partition)
             .map(|(to, indices)| send_to(to, messages, indices, time));
         let outcomes = self.runtime.block_on(join_all(sending));
-        let mut stored = Stored {
+        let mut stored = DeliveryReport {
             confirmed: vec![false; messages.len()],
             fault: None,
         };
@@ -123,7 +123,7 @@ async fn send_to(
         let mut bytes = 0;
         let fits = rest.iter().take_while(|index| {
             bytes += messages[**index].body.len() + 64;
-            bytes <= MOST_BYTES
+            bytes <= MAX_BATCH_BYTES
         });
         let (batch, later) = rest.split_at(fits.count().max(1));
         let records = batch.iter().map(|index| record(messages[*index], time));

@@ -23,11 +23,11 @@ const PORT: u16 = 9092;
 const RETRY: Duration = Duration::from_millis(250);
 /// How long a run that loses nothing waits for its brokers, and any run for the last confirmations. A
 /// broker that has just started takes a while until it leads its partitions.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Messages that are sent at a time.
 const WINDOW: usize = 1024;
 /// Rows that wait for brokers that are gone; beyond it, live ones are lost.
-const MOST_WAITING: usize = 16_384;
+const MAX_QUEUED_ROWS: usize = 16_384;
 
 /// Sends rows to a topic.
 pub struct KafkaSink {
@@ -111,7 +111,7 @@ impl KafkaSink {
         loop {
             match self.work() {
                 Ok(()) => return Ok(()),
-                Err(Fault::Passing(_)) if since.elapsed() < PATIENCE => {}
+                Err(Fault::Passing(_)) if since.elapsed() < DELIVERY_TIMEOUT => {}
                 Err(fault) => {
                     self.lost += u64::try_from(self.waiting.len()).unwrap_or(0);
                     self.waiting.clear();
@@ -138,7 +138,7 @@ impl KafkaSink {
 
 impl Sink for KafkaSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
-        if self.mode == Mode::Live && self.waiting.len() + batch.num_rows() > MOST_WAITING {
+        if self.mode == Mode::Live && self.waiting.len() + batch.num_rows() > MAX_QUEUED_ROWS {
             // The newest are lost: what waits is sent in order.
             self.lost += u64::try_from(batch.num_rows()).unwrap_or(0);
         } else {

@@ -9,10 +9,10 @@ pub(super) const MILLISECOND: i64 = 1_000_000;
 pub(super) const SECOND: i64 = 1_000 * MILLISECOND;
 
 /// A frame, and its time after the start in nanoseconds.
-pub(super) type Timed = (i64, Vec<u8>);
+pub(super) type TimedFrame = (i64, Vec<u8>);
 
 /// SYN, SYN with ACK, ACK; a packet each 10 ms.
-pub(super) fn handshake() -> Vec<Timed> {
+pub(super) fn handshake() -> Vec<TimedFrame> {
     vec![
         (0, tcp(true, SYN, 0)),
         (10 * MILLISECOND, tcp(false, SYN | ACK, 0)),
@@ -26,7 +26,7 @@ pub(super) fn every(
     first: i64,
     count: i64,
     frame: impl Fn() -> Vec<u8>,
-) -> Vec<Timed> {
+) -> Vec<TimedFrame> {
     (0..count)
         .map(|n| (first + n * distance, frame()))
         .collect()

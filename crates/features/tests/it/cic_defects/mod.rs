@@ -9,7 +9,7 @@ use features::flow::Flow;
 use features::schema::find;
 use packet::build;
 
-use frames::{MILLISECOND, SECOND, Timed, ends, every, handshake, sequence, tcp, udp, window};
+use frames::{MILLISECOND, SECOND, TimedFrame, ends, every, handshake, sequence, tcp, udp, window};
 use row::{Cell, flow, flows, get, nulls, numbers, row};
 
 /// The header of its files. Its own comments count to 85 with the label: one number is left out.
@@ -382,7 +382,7 @@ fn defect_11_headers_are_the_ip_header_and_the_transport_header() {
 fn defect_12_every_ip_protocol_makes_flows() {
     let (source, destination) = ends("10.0.0.1");
     let (from, to) = (source.ip(), destination.ip());
-    let mut frames: Vec<Timed> = [50, 47, 89]
+    let mut frames: Vec<TimedFrame> = [50, 47, 89]
         .map(|protocol| build::other(from, to, protocol).payload([0; 40]).frame())
         .map(|frame| (0, frame))
         .into();
@@ -437,7 +437,7 @@ fn defect_13_rates_over_no_time_are_null() {
         "Bwd Packets/s",
         "Fwd Bulk Rate Avg",
     ];
-    let same_time: Vec<Timed> = (0..5).map(|_| (0, udp(true, 10))).collect();
+    let same_time: Vec<TimedFrame> = (0..5).map(|_| (0, udp(true, 10))).collect();
     for frames in [&same_time[..1], &same_time[..]] {
         let flow = flow(frames);
         nulls(&flow, &rates);

@@ -6,7 +6,7 @@ use features::schema::find;
 use features::{Extractor, Options};
 use packet::pcap::{ETHERNET, Frame};
 
-use super::frames::{SECOND, Timed};
+use super::frames::{SECOND, TimedFrame};
 
 /// The first day of 2026: a time of zero could pass for one that was never set.
 const START: i64 = 1_767_225_600 * SECOND;
@@ -20,7 +20,7 @@ pub(super) enum Cell {
 }
 
 /// The flows of these frames in the order of their ends.
-pub(super) fn flows(frames: &[Timed]) -> Vec<Flow> {
+pub(super) fn flows(frames: &[TimedFrame]) -> Vec<Flow> {
     let mut flows = Vec::new();
     let mut extractor = Extractor::new(&Options::default(), |flow| flows.push(*flow));
     for (time, bytes) in frames {
@@ -37,7 +37,7 @@ pub(super) fn flows(frames: &[Timed]) -> Vec<Flow> {
 }
 
 /// The only flow of these frames.
-pub(super) fn flow(frames: &[Timed]) -> Flow {
+pub(super) fn flow(frames: &[TimedFrame]) -> Flow {
     let mut flows = flows(frames);
     assert_eq!(flows.len(), 1, "{flows:#?}");
     flows.remove(0)

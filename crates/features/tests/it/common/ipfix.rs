@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// What a stream of messages carried.
 #[derive(Debug, Default)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedStream {
     templates: HashMap<u16, Vec<(u32, u16, usize)>>,
     /// Values by enterprise and element.
     pub(crate) records: Vec<HashMap<(u32, u16), Vec<u8>>>,
@@ -21,7 +21,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-impl Decoded {
+impl DecodedStream {
     /// Reads messages until the bytes end; checks their sequence numbers against what came before.
     pub(crate) fn of(mut bytes: &[u8]) -> Self {
         let mut decoded = Self::default();

@@ -97,9 +97,9 @@ pub(crate) fn write(capture: &[u8], schema: &str, sink: Box<dyn Sink>) -> Summar
 
 /// Keeps what it is given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept(pub(crate) Arc<Mutex<Vec<RecordBatch>>>);
+pub(crate) struct MemorySink(pub(crate) Arc<Mutex<Vec<RecordBatch>>>);
 
-impl Sink for Kept {
+impl Sink for MemorySink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         self.0.lock().unwrap().push(batch.clone());
         Ok(())
@@ -116,7 +116,7 @@ impl Sink for Kept {
 
 /// The rows of a run in order, each as an object in JSON.
 pub(crate) fn json_rows(run: &Run, capture: &[u8]) -> (Summary, Vec<Value>) {
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let summary = run.run(capture, Box::new(kept.clone()), &Progress::default());
     let mut json = Vec::new();
     for batch in &*kept.0.lock().unwrap() {

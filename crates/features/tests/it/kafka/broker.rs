@@ -21,7 +21,7 @@ const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/kafka/pom.xml")
 const JARS: &str = include_str!("jars.sha256");
 const CLUSTER: &str = "AAAAAAAAQACAAAAAAAAAAQ";
 /// Java starts slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Kafka, installed.
 pub(crate) struct Kafka {
@@ -38,7 +38,7 @@ pub(crate) struct Broker {
 
 /// A message, as a consumer got it.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredMessage {
     pub(crate) partition: usize,
     pub(crate) key: String,
     pub(crate) row: Value,
@@ -116,7 +116,7 @@ impl Broker {
     }
 
     /// Everything in a topic.
-    pub(crate) fn consume(&self, topic: &str) -> Vec<Stored> {
+    pub(crate) fn consume(&self, topic: &str) -> Vec<StoredMessage> {
         let mut consume = self.tool("consumer.ConsoleConsumer");
         consume.args(["--topic", topic, "--from-beginning"]);
         for property in ["print.key=true", "print.partition=true"] {
@@ -159,7 +159,7 @@ impl Broker {
     }
 
     fn wait(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(
                 self.process.try_wait().unwrap().is_none(),
@@ -179,10 +179,10 @@ impl Drop for Broker {
 }
 
 /// `Partition:0`, the key and the value, between tabs.
-fn stored(line: &str) -> Option<Stored> {
+fn stored(line: &str) -> Option<StoredMessage> {
     let mut parts = line.splitn(3, '\t');
     let partition = parts.next()?.strip_prefix("Partition:")?.parse().ok()?;
-    Some(Stored {
+    Some(StoredMessage {
         partition,
         key: parts.next()?.to_owned(),
         row: serde_json::from_str(parts.next()?).unwrap(),

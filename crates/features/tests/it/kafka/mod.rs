@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use arrow_array::RecordBatch;
-use broker::{Broker, Kafka, Stored};
+use broker::{Broker, Kafka, StoredMessage};
 use features::sink::{Error, KafkaSink, Mode, Sink};
 
 use crate::common::{Row, assert_same, capture, expected, free_port, write};
@@ -27,7 +27,7 @@ fn sink(broker: &Broker, mode: Mode) -> KafkaSink {
     KafkaSink::connect(&format!("127.0.0.1:{}/{TOPIC}", broker.port()), mode).unwrap()
 }
 
-fn row(stored: &Stored) -> Row {
+fn row(stored: &StoredMessage) -> Row {
     let number = |name: &str| stored.row[name].as_u64().unwrap();
     let id = number("flow_id");
     assert_eq!(stored.key, id.to_string());

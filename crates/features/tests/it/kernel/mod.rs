@@ -21,10 +21,10 @@ use packet::pcap::{self, OwnedFrame};
 const METADATA: u32 = 24;
 const MAGIC: u32 = 0x6d72_6f66;
 /// The kernel runs no shorter frame.
-pub(crate) const SHORTEST: usize = 14;
+pub(crate) const MIN_FRAME: usize = 14;
 
 /// A longer frame is not run at tc: it is one page with room around it.
-const LONGEST_AT_TC: usize = 3500;
+const MAX_FRAME_AT_TC: usize = 3500;
 
 /// Where the flow programs see frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +52,12 @@ impl Hook {
 
     /// Frames that can be run here: of longer ones as much as fits.
     pub(crate) fn fit(self, frames: &mut Vec<OwnedFrame>) {
-        frames.retain(|captured| captured.frame.len() >= SHORTEST);
+        frames.retain(|captured| captured.frame.len() >= MIN_FRAME);
         if self == Self::Tc {
             frames.retain(|captured| runs_at_tc(&captured.frame));
             frames.retain(|captured| captured.original_length <= 65_536);
             for captured in frames {
-                captured.frame.truncate(LONGEST_AT_TC);
+                captured.frame.truncate(MAX_FRAME_AT_TC);
             }
         }
     }
@@ -68,7 +68,7 @@ fn runs_at_tc(frame: &[u8]) -> bool {
     let shortest = match frame[12..14] {
         [0x08, 0x00] => 34,
         [0x86, 0xdd] => 54,
-        _ => SHORTEST,
+        _ => MIN_FRAME,
     };
     frame.len() >= shortest
 }

@@ -10,7 +10,7 @@ use features::schema;
 use features::sink::Nowhere;
 use packet::build;
 
-use super::made::always;
+use super::shapes::always;
 use crate::kernel::frames::at;
 use crate::kernel::wire::Wire;
 

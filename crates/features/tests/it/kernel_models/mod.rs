@@ -1,7 +1,7 @@
 //! Models in the kernel against the same models in userspace, packet by packet.
 
 mod live;
-mod made;
+mod shapes;
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -11,9 +11,9 @@ use features::flow::{End, Flow, Table};
 use features::kernel::{Answers, Clock, FlowPlane, Image, Settings};
 use features::model::{Action, Model};
 use features::{Key, Options, PacketReader};
-use made::{Inputs, MANY, ONE, WIDE, always, batch, compiled, model, model_of};
 use packet::build::{self, Builder};
 use packet::pcap::OwnedFrame;
+use shapes::{Inputs, LARGE, ONE, WIDE, always, batch, compiled, model, model_of};
 
 use crate::kernel;
 use crate::kernel::frames::{at, conversation};
@@ -146,7 +146,7 @@ fn every_outside_capture_meets_the_same_fate() {
     let mut acted = 0;
     for (seed, path) in (1..).zip(captures) {
         let frames = frames(&path);
-        for shape in [ONE, MANY, WIDE] {
+        for shape in [ONE, LARGE, WIDE] {
             let at = at_packet(shape.packets.0, &frames);
             let flows: Vec<Flow> = at.into_iter().map(|(_, flow)| flow).collect();
             if flows.is_empty() {
@@ -167,7 +167,7 @@ fn made_up_conversations_meet_the_same_fate() {
     }
     for seed in 1..=3 {
         let frames = conversation(seed, 2000);
-        for shape in [ONE, MANY, WIDE] {
+        for shape in [ONE, LARGE, WIDE] {
             let flows = at_packet(shape.packets.0, &frames);
             let flows: Vec<Flow> = flows.into_iter().map(|(_, flow)| flow).collect();
             let model = model(seed, shape, &flows);
@@ -183,7 +183,7 @@ fn columns_of_other_schemas_meet_the_same_fate() {
         return;
     }
     for (schema, columns) in [("flow.v1", 82), ("cic.v1", 38), ("nfstream.v1", 14)] {
-        for (seed, shape) in [(1, ONE), (2, MANY), (3, WIDE)] {
+        for (seed, shape) in [(1, ONE), (2, LARGE), (3, WIDE)] {
             let frames = conversation(seed, 1000);
             let flows = at_packet(shape.packets.0, &frames);
             let flows: Vec<Flow> = flows.into_iter().map(|(_, flow)| flow).collect();
@@ -293,7 +293,7 @@ fn a_shadow_counts_and_does_nothing() {
         .into_iter()
         .map(|(_, flow)| flow)
         .collect();
-    let model = model(7, MANY, &flows);
+    let model = model(7, LARGE, &flows);
     let (_, answers) = expected(&model, &frames);
     let mut plane = plane(Hook::Xdp);
     let image = Image::of(&model).unwrap();

@@ -1,7 +1,7 @@
 //! Every live datapath over a veth pair: the rows of the same frames from a capture, but for time; and
 //! an account that adds up.
 
-mod refused;
+mod refusals;
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -24,10 +24,10 @@ use nix::sys::socket::{self, MsgFlags};
 use packet::build;
 use packet::pcap::{ETHERNET, Writer};
 
-use crate::common::Kept;
+use crate::common::MemorySink;
 
 /// Rows as text without what depends on time, sorted.
-fn rows(kept: &Kept) -> Vec<String> {
+fn rows(kept: &MemorySink) -> Vec<String> {
     let mut rows: Vec<String> = kept.0.lock().unwrap().iter().flat_map(timeless).collect();
     rows.sort();
     rows
@@ -83,7 +83,7 @@ fn expected(frames: &[Vec<u8>], schema: &'static Schema) -> Vec<String> {
         options: options(),
         schema,
     };
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let capture = writer.finish().unwrap();
     let summary = run.run(
         capture.as_slice(),
@@ -174,7 +174,7 @@ fn compare(
     let what = format!("{name}, {}", schema.name);
     let sent = frames.to_vec();
     let (rows, counters) = in_namespace(move |left, right| {
-        let kept = Kept::default();
+        let kept = MemorySink::default();
         let mut plan = plan(right, schema, &kept);
         plan.tap = name == "af-xdp";
         change(&mut plan);
@@ -233,7 +233,7 @@ fn a_tap_drops_what_it_counts_and_nothing_else_does() {
         return;
     }
     let frames = frames().len() as u64;
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     for (tap, behind) in [
         ("xdp-flow", "recv"),
         ("xdp-generic", "recv"),
@@ -263,7 +263,7 @@ fn what_is_sent_is_told_from_what_comes_in() {
         return;
     }
     let frames = frames().len() as u64;
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let plan = |name, direction| Plan {
         direction,
         ..plan(0, schema_for(name), &kept)
@@ -301,7 +301,7 @@ fn a_device_is_promiscuous_for_as_long_as_a_run_wants_it() {
     if !sys::require::root() {
         return;
     }
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     in_namespace(move |_, right| {
         let promiscuity = || {
             let link = Netlink::new().unwrap().link_by_index(right);
@@ -334,7 +334,7 @@ fn every_datapath_ends_when_its_device_is_deleted_and_keeps_its_rows() {
         let expected = expected(&frames, schema);
         let sent = frames.clone();
         let (rows, ended) = in_namespace(move |left, right| {
-            let kept = Kept::default();
+            let kept = MemorySink::default();
             let plan = Plan {
                 tap: name == "af-xdp",
                 ..plan(right, schema, &kept)
@@ -381,7 +381,7 @@ fn schemas(datapath: &str) -> Vec<&'static Schema> {
     }
 }
 
-fn plan(ifindex: u32, schema: &'static Schema, kept: &Kept) -> Plan {
+fn plan(ifindex: u32, schema: &'static Schema, kept: &MemorySink) -> Plan {
     let kept = kept.clone();
     Plan {
         interface: "right".to_owned(),

@@ -1,8 +1,8 @@
 //! Models of trees: compiled, they decide as the programs that trained them do.
 
-mod refused;
-mod saved;
-mod trained;
+mod refusals;
+mod saved_models;
+mod training;
 
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn rows(path: &Path) -> RecordBatch {
 
 /// What a model's own program says of the same rows.
 #[derive(Deserialize)]
-struct Said {
+struct Expectation {
     classes: Vec<usize>,
     /// 0 where its own sums, which are rounded, do not tell two classes apart.
     certain: Vec<u8>,
@@ -35,7 +35,7 @@ fn assert_agrees(path: &Path, rows: &RecordBatch) -> usize {
     let places = model.bind(&rows.schema()).unwrap();
     let scores = model.score(&places, rows);
     let said = std::fs::read(path.with_extension("json")).unwrap();
-    let said: Said = serde_json::from_slice(&said).unwrap();
+    let said: Expectation = serde_json::from_slice(&said).unwrap();
     assert_eq!(scores.classes.len(), said.classes.len(), "{name}");
     for (row, certain) in said.certain.iter().enumerate() {
         let (ours, theirs) = (scores.classes[row], said.classes[row]);

@@ -14,11 +14,11 @@ pub(crate) struct Case {
     pub(crate) frames: Vec<OwnedFrame>,
     /// Ours; NFStream opens those it knows.
     pub(crate) tunnels: Tunnels,
-    pub(crate) expected: Expected,
+    pub(crate) expected: Expectation,
 }
 
 /// How NFStream's rows and ours compare.
-pub(crate) enum Expected {
+pub(crate) enum Expectation {
     Equal,
     Differ(Difference),
 }

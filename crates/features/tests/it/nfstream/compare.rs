@@ -8,7 +8,7 @@ use super::peer::{Row, Rows};
 
 /// How near values must be.
 #[derive(Clone, Copy)]
-pub(crate) enum Within {
+pub(crate) enum Tolerance {
     /// The noise of sums in floating point.
     Noise,
     /// What rounding each packet's time down to a millisecond can change.
@@ -29,7 +29,7 @@ pub(crate) struct Differences {
 /// Numbers rows in their own way; ours is made of the flow itself.
 const NUMBER: &str = "id";
 
-pub(crate) fn compare(ours: &Rows, theirs: &Rows, within: Within) -> Differences {
+pub(crate) fn compare(ours: &Rows, theirs: &Rows, within: Tolerance) -> Differences {
     let mut differences = Differences::default();
     let (mut ours, mut theirs) = (by_key(&ours.rows), by_key(&theirs.rows));
     let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).cloned().collect();
@@ -54,7 +54,7 @@ impl Differences {
         self.columns.is_empty() && self.flows == 0
     }
 
-    fn row(&mut self, key: &Key, ours: &Row, theirs: &Row, within: Within) {
+    fn row(&mut self, key: &Key, ours: &Row, theirs: &Row, within: Tolerance) {
         for (name, theirs) in theirs.iter().filter(|(name, _)| *name != NUMBER) {
             let ours = ours.get(name).unwrap_or(&Value::Null);
             if !equal(ours, theirs, allowed(name, within)) {
@@ -90,13 +90,13 @@ fn by_key(rows: &[Row]) -> BTreeMap<Key, Vec<&Row>> {
 }
 
 /// How far a column's numbers may be apart.
-fn allowed(name: &str, within: Within) -> f64 {
+fn allowed(name: &str, within: Tolerance) -> f64 {
     /// Two gaps' ends are each moved by less than a millisecond, and so the spread of them by less
     /// than this.
     const SPREAD_MS: f64 = 1.5;
     match within {
-        Within::Rounding if name.ends_with("stddev_piat_ms") => SPREAD_MS,
-        Within::Rounding if name.ends_with("_piat_ms") => 1.0,
+        Tolerance::Rounding if name.ends_with("stddev_piat_ms") => SPREAD_MS,
+        Tolerance::Rounding if name.ends_with("_piat_ms") => 1.0,
         _ => 0.0,
     }
 }

@@ -5,7 +5,7 @@ use packet::build::Extension;
 use packet::pcap::OwnedFrame;
 
 use super::captures::{
-    ACK, Case, Difference, Expected, at, behind, cut, fragment, network, other, tcp, udp,
+    ACK, Case, Difference, Expectation, at, behind, cut, fragment, network, other, tcp, udp,
 };
 
 const A: &str = "10.0.0.1:1000";
@@ -101,7 +101,7 @@ fn case(
         name,
         frames,
         tunnels: Tunnels::Outer,
-        expected: Expected::Differ(Difference {
+        expected: Expectation::Differ(Difference {
             packets,
             flows,
             columns,

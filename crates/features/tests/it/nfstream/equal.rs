@@ -5,7 +5,7 @@ use packet::build::Extension;
 use packet::pcap::OwnedFrame;
 
 use super::captures::{
-    ACK, CWR, Case, ECE, Expected, FIN, PSH, RST, SYN, URG, at, behind, cut, echo, fragment,
+    ACK, CWR, Case, ECE, Expectation, FIN, PSH, RST, SYN, URG, at, behind, cut, echo, fragment,
     network, other, tcp, udp,
 };
 
@@ -65,7 +65,7 @@ fn case(name: &'static str, frames: Vec<OwnedFrame>) -> Case {
         name,
         frames,
         tunnels: Tunnels::Outer,
-        expected: Expected::Equal,
+        expected: Expectation::Equal,
     }
 }
 

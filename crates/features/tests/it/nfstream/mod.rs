@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use features::dissect::Tunnels;
 
-use captures::{Case, Difference, Expected};
-use compare::{Within, compare};
+use captures::{Case, Difference, Expectation};
+use compare::{Tolerance, compare};
 use peer::{Decode, NfStream, Row, Rows};
 
 /// The list of differences.
@@ -45,17 +45,17 @@ fn small_captures_give_equal_rows_or_a_documented_difference() {
 fn judge(case: &Case, theirs: &Rows) -> Result<(), String> {
     let rows = ours::rows(&ours::capture(&case.frames), case.tunnels);
     match &case.expected {
-        Expected::Equal => {
+        Expectation::Equal => {
             let seen = ours::as_nfstream_sees(&case.frames);
             let exact = ours::rows(&ours::capture(&seen.frames), case.tunnels);
-            equal(case.name, &exact, theirs, Within::Noise)?;
-            equal(case.name, &rows, theirs, Within::Rounding)
+            equal(case.name, &exact, theirs, Tolerance::Noise)?;
+            equal(case.name, &rows, theirs, Tolerance::Rounding)
         }
-        Expected::Differ(expected) => differs(case.name, expected, &rows, theirs),
+        Expectation::Differ(expected) => differs(case.name, expected, &rows, theirs),
     }
 }
 
-fn equal(name: &str, ours: &Rows, theirs: &Rows, within: Within) -> Result<(), String> {
+fn equal(name: &str, ours: &Rows, theirs: &Rows, within: Tolerance) -> Result<(), String> {
     let differences = compare(ours, theirs, within);
     if differences.none() {
         return Ok(());
@@ -67,7 +67,7 @@ fn differs(name: &str, expected: &Difference, ours: &Rows, theirs: &Rows) -> Res
     if !PAGE.contains(&format!("\n## {name}\n")) {
         return Err(format!("{name} is not documented"));
     }
-    let found = compare(ours, theirs, Within::Rounding);
+    let found = compare(ours, theirs, Tolerance::Rounding);
     let both = [packets(ours), packets(theirs)];
     let as_expected = found.flows == expected.flows
         && found.columns.iter().eq(expected.columns.iter().copied())
@@ -122,15 +122,15 @@ fn capture_is_equal(file: &Path, inner: &Rows, outer: &Rows) -> Result<usize, St
     let seen = ours::as_nfstream_sees(&frames);
     let exact = ours::rows(&ours::capture(&seen.frames), Tunnels::Outer);
     let rows = ours::rows(&fs::read(file).unwrap(), Tunnels::Outer);
-    equal(name, &exact, outer, Within::Noise)?;
+    equal(name, &exact, outer, Tolerance::Noise)?;
     // Where NFStream takes a packet for a tunnel, it has rows that nobody else has.
     if inner.rows.iter().all(|row| row["tunnel_id"] == 0) {
         assert_eq!(inner.names, exact.names, "{name}");
-        equal(name, &exact, inner, Within::Noise)?;
+        equal(name, &exact, inner, Tolerance::Noise)?;
     }
     assert_eq!(packets(&rows), packets(outer) + seen.left_out, "{name}");
     if seen.left_out == 0 && !seen.moved {
-        equal(name, &rows, outer, Within::Rounding)?;
+        equal(name, &rows, outer, Tolerance::Rounding)?;
     }
     Ok(exact.rows.len())
 }

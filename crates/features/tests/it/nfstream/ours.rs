@@ -79,7 +79,7 @@ pub(crate) fn capture(frames: &[OwnedFrame]) -> Vec<u8> {
 
 /// What NFStream makes of frames before it counts them.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct NfstreamInput {
     /// Those that it counts, at the times that it counts them at.
     pub(crate) frames: Vec<OwnedFrame>,
     /// Packets that it leaves out and we count.
@@ -89,8 +89,8 @@ pub(crate) struct Seen {
 }
 
 /// Applies what the documentation says of fragments, cut-off packets, and the clock.
-pub(crate) fn as_nfstream_sees(frames: &[OwnedFrame]) -> Seen {
-    let mut seen = Seen {
+pub(crate) fn as_nfstream_sees(frames: &[OwnedFrame]) -> NfstreamInput {
+    let mut seen = NfstreamInput {
         frames: Vec::new(),
         left_out: 0,
         moved: false,

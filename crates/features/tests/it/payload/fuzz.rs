@@ -1,7 +1,7 @@
 //! Every reader on noise and on damaged input, from ten fixed seeds: it may refuse, never panic.
 
 use features::payload::dns;
-use features::payload::tls::{Accumulator, LONGEST, Search, State};
+use features::payload::tls::{Accumulator, MAX_HELLO, Search, State};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -86,7 +86,7 @@ fn a_hello_without_end_is_held_in_bounds() {
     let mut accumulator = Accumulator::new(0);
     for (at, byte) in (0..).zip(&announced[..announced.len() - 1]) {
         assert_eq!(accumulator.feed(at, &[*byte]), State::More);
-        assert!(accumulator.capacity() <= LONGEST);
+        assert!(accumulator.capacity() <= MAX_HELLO);
     }
 }
 

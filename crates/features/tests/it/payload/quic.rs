@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use features::counters::Counters;
 use features::flow::Flow;
-use features::payload::quic::{Connection, MOST_DATAGRAMS, MOST_PACKETS};
-use features::payload::tls::{ClientHello, LONGEST};
+use features::payload::quic::{Connection, MAX_DATAGRAMS, MAX_PACKETS};
+use features::payload::tls::{ClientHello, MAX_HELLO};
 use features::{Extractor, Options};
 use packet::build;
 use packet::pcap::{ETHERNET, Frame};
@@ -41,7 +41,7 @@ pub(crate) const V2: Version = Version {
 };
 
 /// Reserved to exercise version negotiation; this client protects its packets in its own way.
-const RESERVED: Version = Version {
+const UNKNOWN_VERSION: Version = Version {
     number: 0x1a2a_3a4a,
     salt: [7; 20],
     ..V1
@@ -268,7 +268,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ..Initial::new(V1, b"retried!", whole(&message))
     };
     add("after a Retry", V1, vec![first, retried.seal()]);
-    let reserved = single(RESERVED, b"reserved");
+    let reserved = single(UNKNOWN_VERSION, b"reserved");
     add(
         "after a version negotiation",
         V1,
@@ -314,7 +314,8 @@ fn the_server_ends_its_own_search() {
     connection.feed(0, &two[1].seal());
     assert_eq!(connection.hello(), Some(&hello()));
     for answer in [version_negotiation(), retry()] {
-        let mut connection = fed([&Initial::new(RESERVED, b"original", whole(&message)).seal()]);
+        let mut connection =
+            fed([&Initial::new(UNKNOWN_VERSION, b"original", whole(&message)).seal()]);
         connection.feed(1, &answer);
         connection.feed(0, &Initial::new(V1, b"retried!", whole(&message)).seal());
         assert_eq!(connection.hello(), Some(&hello()));
@@ -329,7 +330,7 @@ fn what_is_not_quic_costs_one_look() {
         datagram[at] = byte;
         datagram
     };
-    let short = Initial::new(RESERVED, b"original", vec![0; 40]).seal();
+    let short = Initial::new(UNKNOWN_VERSION, b"original", vec![0; 40]).seal();
     for datagram in [
         with(0, 0x43),
         with(4, 0),
@@ -369,9 +370,9 @@ fn searches_have_an_end() {
     }
     .seal();
     let padding = Initial::new(V1, b"original", vec![0; 1162]).seal();
-    for (datagram, most) in [(noise, MOST_DATAGRAMS - 1), (padding, MOST_DATAGRAMS)] {
+    for (datagram, most) in [(noise, MAX_DATAGRAMS - 1), (padding, MAX_DATAGRAMS)] {
         let mut connection = Connection::new(&datagram).unwrap();
-        let until_end = (1..=MOST_DATAGRAMS).find(|_| {
+        let until_end = (1..=MAX_DATAGRAMS).find(|_| {
             connection.feed(0, &datagram);
             connection.is_over(0)
         });
@@ -379,14 +380,14 @@ fn searches_have_an_end() {
         assert_eq!(connection.held(), 0);
     }
     let tiny = Initial::new(V1, b"original", vec![0; 4]).seal();
-    for (packets, is_over) in [(usize::from(MOST_PACKETS), false), (200, true)] {
+    for (packets, is_over) in [(usize::from(MAX_PACKETS), false), (200, true)] {
         assert_eq!(fed([&tiny.repeat(packets)]).is_over(0), is_over);
     }
     // Far apart, and too far.
     let scattered = (0..200)
         .flat_map(|piece| crypto(&[1; 800], 4 * piece, 1))
         .collect();
-    let beyond = crypto(&[1; LONGEST + 1], LONGEST, 1);
+    let beyond = crypto(&[1; MAX_HELLO + 1], MAX_HELLO, 1);
     for frames in [scattered, beyond] {
         let connection = fed([&Initial::new(V1, b"original", frames).seal()]);
         assert!(connection.is_over(0) && connection.held() == 0);
@@ -484,7 +485,7 @@ fn damage() {
         };
         for (at, datagram) in datagrams.iter().enumerate() {
             connection.feed(at % 2, datagram);
-            assert!(connection.held() <= 2 * (LONGEST + 4096));
+            assert!(connection.held() <= 2 * (MAX_HELLO + 4096));
         }
         if let Some(hello) = connection.hello() {
             assert_eq!(hello.ja4.len(), 36);

@@ -1,6 +1,6 @@
 //! A ClientHello in pieces: records, segments, retransmissions, gaps.
 
-use features::payload::tls::{Accumulator, LONGEST, Reason, Search, State};
+use features::payload::tls::{Accumulator, MAX_HELLO, Reason, Search, State};
 
 use super::hello::{Hello, browser, server_name};
 
@@ -154,13 +154,13 @@ fn a_search_answers_once_and_lets_its_memory_go() {
 #[test]
 fn the_longest_hello_is_found() {
     let mut hello = browser();
-    let missing = LONGEST - hello.message().len();
+    let missing = MAX_HELLO - hello.message().len();
     for (kind, data) in &mut hello.extensions {
         if *kind == 0x0015 {
             data.resize(data.len() + missing, 0);
         }
     }
-    assert_eq!(hello.message().len(), LONGEST);
+    assert_eq!(hello.message().len(), MAX_HELLO);
     let found = in_segments(0, &hello.records(1 << 14), 1460);
     assert_eq!(found, State::Found(hello.read()));
 }

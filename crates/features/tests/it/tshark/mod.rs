@@ -18,7 +18,7 @@ use capture::Capture;
 use conversations::{Conversations, Pair, by_flows, by_tshark, tshark_is_present};
 
 /// Here the addresses in the tunnels are not those of [`is_inside`].
-const TUNNELLED: [&str; 1] = ["zeek_zeek__gre-aruba.pcap"];
+const TUNNEL_CAPTURES: [&str; 1] = ["zeek_zeek__gre-aruba.pcap"];
 
 /// Every capture from outside; none where there is none, or no tshark.
 fn outside() -> Vec<PathBuf> {
@@ -47,7 +47,7 @@ fn outside_captures() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap();
         let ours = by_flows(&path);
         let mut theirs = by_tshark(&path);
-        if TUNNELLED.contains(&name) {
+        if TUNNEL_CAPTURES.contains(&name) {
             theirs.retain(|pair, _| ours.contains_key(pair));
         }
         assert_same(name, &ours, &theirs);

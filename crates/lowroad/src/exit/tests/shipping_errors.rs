@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn shipping_errors() {
     use replicate::ship::nats::Error as NatsError;
-    use replicate::ship::tcp::{Error, KeysError, Malformed, Reason, VERSION};
+    use replicate::ship::tcp::{Error, InvalidMessage, KeysError, Reason, VERSION};
     let stream = || "APP".to_owned();
     check([
         (
@@ -53,7 +53,7 @@ fn shipping_errors() {
         ),
         (Error::Io(full()).into(), failed("full")),
         (
-            Error::Malformed(Malformed::Short).into(),
+            Error::Malformed(InvalidMessage::Short).into(),
             failed(
                 "the other end sent a message that ends too early: a message that ends too early",
             ),
@@ -105,7 +105,7 @@ fn shipping_errors() {
 #[test]
 fn service_errors() {
     use replicate::service::Error;
-    use replicate::service::freezer::Refused;
+    use replicate::service::freezer::FreezeError;
     use replicate::service::receive::Needs;
     use replicate::ship::tcp;
     use replicate::{apply, capture, coverage};
@@ -119,7 +119,7 @@ fn service_errors() {
             input("tcp://box:7400 needs --cert, --key and --server-ca"),
         ),
         (
-            Error::Freezer(Refused::Root(path())).into(),
+            Error::Freezer(FreezeError::Root(path())).into(),
             input("cgroup p: the root cgroup cannot be frozen: name the application's"),
         ),
         (

@@ -6,9 +6,9 @@ use crate::record::Part;
 use crate::tree::Tree;
 
 /// So many are listed; all are counted.
-const LISTED: usize = 16;
+const MAX_LISTED: usize = 16;
 /// Paths are put together this often at most: who writes without pause has always something in doubt.
-const OFTEN: Duration = Duration::from_millis(250);
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// What epochs wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,16 +28,19 @@ pub struct OpenPart {
 
 /// What was in doubt when that was looked at last.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(super) struct OpenFiles {
     open: Open,
     looked: Option<Instant>,
 }
 
-impl Watched {
+impl OpenFiles {
     pub(super) fn look(&mut self, tree: &Tree) -> Open {
         if !tree.doubtful() {
             *self = Self::default();
-        } else if self.looked.is_none_or(|looked| looked.elapsed() >= OFTEN) {
+        } else if self
+            .looked
+            .is_none_or(|looked| looked.elapsed() >= INTERVAL)
+        {
             *self = Self {
                 open: Open::of(tree),
                 looked: Some(Instant::now()),
@@ -52,7 +55,7 @@ impl Open {
         let mut open = Self::default();
         for (file, part) in tree.in_doubt() {
             open.parts += 1;
-            if open.listed.len() < LISTED {
+            if open.listed.len() < MAX_LISTED {
                 let path = tree.path(file).map(|names| {
                     let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
                     names.join(&b'/')
@@ -100,7 +103,7 @@ mod tests {
         tree
     }
 
-    fn doubt(tree: &mut Tree, number: u64, part: Part) {
+    fn mark_dirty(tree: &mut Tree, number: u64, part: Part) {
         let file = file(number);
         let change = Change::Doubt { file, part };
         tree.enter(&Entry::Change(change)).unwrap();
@@ -113,8 +116,8 @@ mod tests {
             offset: 4096,
             length: 10,
         };
-        doubt(&mut tree, 1, Part::Names);
-        doubt(&mut tree, 3, range.clone());
+        mark_dirty(&mut tree, 1, Part::Names);
+        mark_dirty(&mut tree, 3, range.clone());
         let open = Open::of(&tree);
         let listed = [(&b""[..], Part::Names), (b"d/3", range)].map(|(path, part)| OpenPart {
             path: Some(path.to_vec()),
@@ -127,17 +130,17 @@ mod tests {
     fn all_are_counted_and_some_are_listed() {
         let mut tree = tree(40);
         for number in 3..43 {
-            doubt(&mut tree, number, Part::Attributes);
+            mark_dirty(&mut tree, number, Part::Attributes);
         }
         let open = Open::of(&tree);
-        assert_eq!((open.parts, open.listed.len()), (40, LISTED));
+        assert_eq!((open.parts, open.listed.len()), (40, MAX_LISTED));
     }
 
     #[test]
     fn what_is_settled_is_not_open_any_more() {
         let mut tree = tree(1);
-        let mut watched = Watched::default();
-        doubt(&mut tree, 3, Part::Attributes);
+        let mut watched = OpenFiles::default();
+        mark_dirty(&mut tree, 3, Part::Attributes);
         assert_eq!(watched.look(&tree).parts, 1);
         let settled = Change::Settled {
             file: file(3),
@@ -146,7 +149,7 @@ mod tests {
         tree.enter(&Entry::Change(settled)).unwrap();
         // At once, however often it is looked at otherwise.
         assert_eq!(watched.look(&tree), Open::default());
-        doubt(&mut tree, 3, Part::Attributes);
+        mark_dirty(&mut tree, 3, Part::Attributes);
         assert_eq!(watched.look(&tree).parts, 1);
     }
 }

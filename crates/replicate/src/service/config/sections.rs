@@ -14,7 +14,7 @@ use crate::apply::Options;
 use crate::capture::Options as Following;
 use crate::patterns::Patterns;
 use crate::service::capture::Unseen;
-use crate::service::freezer::Bounded;
+use crate::service::freezer::Bound;
 use crate::service::publish::{Broker, Tls};
 use crate::service::{Job, apply, capture, publish, receive, serve};
 use crate::ship::nats;
@@ -196,13 +196,10 @@ impl Section for Capture {
                 || Following::default().ring_bytes,
                 |ring| u32::try_from(ring.into_inner().0).unwrap_or(u32::MAX),
             ),
-            bounded: self
-                .bounded
-                .zip(self.cgroup)
-                .map(|(bytes, cgroup)| Bounded {
-                    bytes: bytes.into_inner().0,
-                    cgroup: folder.join(cgroup.into_inner()),
-                }),
+            bounded: self.bounded.zip(self.cgroup).map(|(bytes, cgroup)| Bound {
+                bytes: bytes.into_inner().0,
+                cgroup: folder.join(cgroup.into_inner()),
+            }),
             rate_limit: self
                 .rate_limit
                 .and_then(|ByteRate(bytes)| NonZeroU64::new(bytes)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::service::Kind;
-use crate::ship::tcp::{Made, make};
+use crate::ship::tcp::{KeyFiles, make};
 
 /// A folder with two trees and certificates, and what becomes of a file in it.
 struct Rig(tempfile::TempDir);
@@ -16,7 +16,7 @@ impl Rig {
         for name in ["app", "other", "log"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let made = Made {
+        let made = KeyFiles {
             server: vec!["localhost".to_owned()],
             clients: vec!["edge".to_owned()],
             years: 1,

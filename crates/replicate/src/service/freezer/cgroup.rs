@@ -15,7 +15,7 @@ const MARK: &str = "user.lowroad.frozen";
 
 /// Why a cgroup cannot be frozen.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum FreezeError {
     #[error("cgroup {}: there is none: start the application first", .0.display())]
     Missing(PathBuf),
     #[error("cgroup {}: no directory of a cgroup2 file system; `mount -t cgroup2` says where one is", .0.display())]
@@ -38,34 +38,34 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    pub(super) fn open(path: &Path) -> Result<Self, Refused> {
+    pub(super) fn open(path: &Path) -> Result<Self, FreezeError> {
         let failed = |cause: io::Error| match cause.kind() {
-            ErrorKind::NotFound => Refused::Missing(path.to_owned()),
-            ErrorKind::NotADirectory => Refused::Version(path.to_owned()),
-            _ => Refused::Io {
+            ErrorKind::NotFound => FreezeError::Missing(path.to_owned()),
+            ErrorKind::NotADirectory => FreezeError::Version(path.to_owned()),
+            _ => FreezeError::Io {
                 path: path.to_owned(),
                 cause,
             },
         };
         let at = fs::metadata(path).map_err(failed)?;
         if !at.is_dir() {
-            return Err(Refused::Version(path.to_owned()));
+            return Err(FreezeError::Version(path.to_owned()));
         }
         let folder = File::open(path).map_err(failed)?;
         let system = fstatfs(&folder).map_err(|errno| failed(errno.into()))?;
         if system.filesystem_type() != CGROUP2_SUPER_MAGIC {
-            return Err(Refused::Version(path.to_owned()));
+            return Err(FreezeError::Version(path.to_owned()));
         }
         let file = path.join("cgroup.freeze");
         if !file.exists() {
-            return Err(Refused::Root(path.to_owned()));
+            return Err(FreezeError::Root(path.to_owned()));
         }
         let kind = fs::read_to_string(path.join("cgroup.type")).map_err(failed)?;
         if kind.trim() == "threaded" {
-            return Err(Refused::Threaded(path.to_owned()));
+            return Err(FreezeError::Threaded(path.to_owned()));
         }
         if has(path, &std::process::id().to_string()).map_err(failed)? {
-            return Err(Refused::Own(path.to_owned()));
+            return Err(FreezeError::Own(path.to_owned()));
         }
         let freeze = OpenOptions::new().read(true).write(true).open(file);
         Ok(Self {
@@ -81,7 +81,7 @@ impl Cgroup {
     }
 
     /// Whether somebody has asked for it to be frozen.
-    pub(super) fn asked(&self) -> io::Result<bool> {
+    pub(super) fn is_freeze_requested(&self) -> io::Result<bool> {
         Ok(read(&self.freeze)?.trim() == "1")
     }
 

@@ -3,7 +3,7 @@
 //! checked as a whole: the broker's word is not needed for anything.
 
 use crate::codec;
-use crate::log::{Beginning, LARGEST_RECORD};
+use crate::log::{Beginning, MAX_RECORD};
 use crate::record::Record;
 use crate::ship::Key;
 
@@ -11,9 +11,9 @@ const MAGIC: [u8; 8] = *b"lrnatsm1";
 const CHECK: usize = 4;
 /// What a message has besides records and parts, in bytes, at most, its headers among them, which a server counts as
 /// well: numbers, ids of a log and a publisher, and the stream's name.
-pub(super) const BESIDES: usize = 1024 + LONGEST_NAME;
+pub(super) const BESIDES: usize = 1024 + MAX_NAME;
 /// Of a stream: servers take no longer one.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME: usize = 255;
 
 /// How far a log is: all records up to one, and the beginning of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,7 +192,7 @@ fn part(
     let size = |number: u64| {
         usize::try_from(number)
             .ok()
-            .filter(|size| *size <= LARGEST_RECORD)
+            .filter(|size| *size <= MAX_RECORD)
     };
     let (offset, total) = size(offset).zip(size(total)).ok_or(Wrong::Damaged)?;
     let end = offset + content.len();

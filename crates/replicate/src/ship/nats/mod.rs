@@ -164,18 +164,18 @@ impl Classify for Error {
 
 /// Between attempts, ever longer up to a limit.
 #[derive(Debug)]
-struct Patience {
+struct Backoff {
     delay: Duration,
     until: Instant,
 }
 
-impl Patience {
-    const SHORTEST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(3);
+impl Backoff {
+    const MIN_DELAY: Duration = Duration::from_millis(50);
+    const MAX_DELAY: Duration = Duration::from_secs(3);
 
     fn new() -> Self {
         Self {
-            delay: Self::SHORTEST,
+            delay: Self::MIN_DELAY,
             until: Instant::now(),
         }
     }
@@ -184,15 +184,15 @@ impl Patience {
         // Many receivers meet the end of a server at the same time.
         let delay = self.delay.mul_f64(fastrand::f64().mul_add(0.5, 0.75));
         self.until = Instant::now() + delay;
-        self.delay = (self.delay * 2).min(Self::LONGEST);
+        self.delay = (self.delay * 2).min(Self::MAX_DELAY);
     }
 
     fn succeeded(&mut self) {
-        self.delay = Self::SHORTEST;
+        self.delay = Self::MIN_DELAY;
     }
 
     /// How long to wait still.
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 }

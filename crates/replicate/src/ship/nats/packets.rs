@@ -11,14 +11,14 @@ use crate::record::Record;
 use crate::ship::{Key, Source};
 
 /// Records are put together up to this many bytes.
-const TOGETHER: usize = 256 << 10;
+const BATCH_BYTES: usize = 256 << 10;
 /// The largest content of a message, in bytes: half of what a server takes unless told otherwise.
-const LARGEST: usize = (512 << 10) - BESIDES;
+const MAX_CONTENT: usize = (512 << 10) - BESIDES;
 
 /// What headers take of that.
 const HEADERS: usize = 768;
 /// The least that a server has to take, in bytes: most of it would be headers.
-pub(super) const LEAST: usize = 8 << 10;
+pub(super) const MIN_PAYLOAD: usize = 8 << 10;
 
 /// A message to be published.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ impl Packets {
 
     /// The next message's, with at most so many bytes; none if the log has no more at the moment.
     pub(super) fn next(&mut self, max_payload: usize) -> Result<Option<Packet>, log::Error> {
-        let largest = LARGEST.min(max_payload.saturating_sub(BESIDES));
-        let together = TOGETHER.min(largest);
+        let largest = MAX_CONTENT.min(max_payload.saturating_sub(BESIDES));
+        let together = BATCH_BYTES.min(largest);
         let first = self.place.whole + 1;
         let mut records = Vec::new();
         let mut last = None;

@@ -15,7 +15,7 @@ use super::message::{Message, Place};
 use super::packets::{self, Packet, Packets};
 use super::session::{self, Servers, Session};
 use super::stream::{self, Settings};
-use super::{Error, ForeignMessages, Options, Patience, hexadecimal};
+use super::{Backoff, Error, ForeignMessages, Options, hexadecimal};
 use crate::log::{Beginning, Id};
 use crate::ship::Watch;
 
@@ -32,7 +32,7 @@ const RUN: &str = "Lowroad-Publisher";
 /// For people who look at the stream; receivers believe the message only.
 const LOG: &str = "Lowroad-Log";
 const RECORD: &str = "Lowroad-Record";
-const NO_ROOM_FOR_MESSAGE: u64 = 10054;
+const INSUFFICIENT_RESOURCES: u64 = 10054;
 const NO_PEERS: u64 = 10005;
 
 /// How far it is.
@@ -89,7 +89,7 @@ pub struct Publisher {
     /// Tells answers to what was sent before a retry from those after it.
     attempt: u64,
     acknowledged: Instant,
-    patience: Patience,
+    patience: Backoff,
     progress: Progress,
 }
 
@@ -120,7 +120,7 @@ impl Publisher {
             foreign: 0..0,
             attempt: 0,
             acknowledged: Instant::now(),
-            patience: Patience::new(),
+            patience: Backoff::new(),
             progress: Progress::default(),
         })
     }
@@ -131,7 +131,7 @@ impl Publisher {
     /// # Errors
     /// [`Error`], for what does not pass by itself.
     pub fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
-        let left = self.patience.left();
+        let left = self.patience.remaining();
         if !left.is_zero() {
             std::thread::sleep(left.min(wait));
         } else if let Err(error) = self.work(wait) {
@@ -176,7 +176,7 @@ impl Publisher {
             if let Some(session) = &self.session {
                 session.wait(self.watch.as_fd(), wait)?;
             }
-            self.watch.told().map_err(Error::Wait)?;
+            self.watch.drain().map_err(Error::Wait)?;
         }
         if self.sent > 0 && self.acknowledged.elapsed() > LATE {
             return Err(nats::Error::Timeout(subject).into());
@@ -224,8 +224,8 @@ impl Publisher {
             }
         };
         let most = session.client.max_payload();
-        if most < packets::LEAST {
-            let least = packets::LEAST;
+        if most < packets::MIN_PAYLOAD {
+            let least = packets::MIN_PAYLOAD;
             let what = format!(
                 "max_payload of its server, {most}, is too small; set it to {least} or more"
             );
@@ -492,7 +492,7 @@ impl Publisher {
 
     /// Most refusals pass: there is room again, or we know better where to go on.
     fn refusal(&self, code: u64, description: String) -> Error {
-        if code == NO_ROOM_FOR_MESSAGE {
+        if code == INSUFFICIENT_RESOURCES {
             let what = "its max_msg_size is too small; set it to 524288 or more".to_owned();
             return settings_of(&self.options, what);
         }

@@ -8,11 +8,11 @@ use nats::{Delivery, OrderedConsumer, StoredMessage};
 
 use super::message::{Content, Message, Place};
 use super::session::{self, Servers, Session};
-use super::{Error, ForeignMessages, Options, Patience, hexadecimal};
+use super::{Backoff, Error, ForeignMessages, Options, hexadecimal};
 use crate::codec;
 use crate::log::Beginning;
 use crate::record::{Entry, Record};
-use crate::ship::{Held, Sink};
+use crate::ship::{CopyState, Sink};
 
 /// A gap is looked for again so many times.
 const ATTEMPTS: u32 = 3;
@@ -55,7 +55,7 @@ pub struct Receiver {
     gaps: u32,
     /// Since when there is something to be synced.
     unsynced: Option<Instant>,
-    patience: Patience,
+    patience: Backoff,
     progress: Progress,
 }
 
@@ -72,7 +72,7 @@ impl Receiver {
             looked_at: 0,
             gaps: 0,
             unsynced: None,
-            patience: Patience::new(),
+            patience: Backoff::new(),
             progress: Progress::default(),
         }
     }
@@ -84,7 +84,7 @@ impl Receiver {
     /// # Errors
     /// [`Error`], for what does not pass by itself.
     pub fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
-        let left = self.patience.left();
+        let left = self.patience.remaining();
         if !left.is_zero() {
             self.sync()?;
             std::thread::sleep(left.min(wait));
@@ -337,7 +337,7 @@ impl Receiver {
     }
 
     /// Whether the stream still begins with the copy's log: a message of another one is somebody else's then.
-    fn goes_on_with(&mut self, held: &Held) -> Result<bool, Error> {
+    fn goes_on_with(&mut self, held: &CopyState) -> Result<bool, Error> {
         let (Some(session), options) = (&mut self.session, &self.options) else {
             return Ok(false);
         };
@@ -441,7 +441,7 @@ impl Receiver {
 }
 
 /// Whether a copy, or one that is begun, can go on with a stream that has this first message.
-fn begins(message: &Message, held: Option<&Held>, options: &Options) -> Result<(), Error> {
+fn begins(message: &Message, held: Option<&CopyState>, options: &Options) -> Result<(), Error> {
     let begin = Place::behind(message.beginning.first.saturating_sub(1));
     let due = match held {
         Some(held) => {
@@ -460,7 +460,7 @@ fn begins(message: &Message, held: Option<&Held>, options: &Options) -> Result<(
 }
 
 /// Whether the message's log is the copy's, and the numbers mean the same in both.
-fn same_log(message: &Message, held: &Held, options: &Options) -> Result<(), Error> {
+fn same_log(message: &Message, held: &CopyState, options: &Options) -> Result<(), Error> {
     let Beginning { id, folded, .. } = message.beginning;
     let stream = || options.stream.clone();
     if id != held.beginning.id {

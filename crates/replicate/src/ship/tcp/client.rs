@@ -14,7 +14,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
 use super::channel::Channel;
-use super::message::{BESIDES, Fork, LARGEST_SAID, Malformed, Message, Reason, Tip, VERSION};
+use super::message::{BESIDES, Fork, InvalidMessage, MAX_RESPONSE, Message, Reason, Tip, VERSION};
 use super::{Error, Limits};
 use crate::record::Record;
 use crate::ship::Sink;
@@ -24,8 +24,8 @@ const BATCH: usize = 8 << 20;
 /// For how long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Between attempts: at first, and at most.
-const SHORTEST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(30);
+const MIN_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The server to copy from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Default for Waits {
         Self {
             beat: limits.beat,
             silence: limits.silence,
-            again: LONGEST,
+            again: MAX_DELAY,
         }
     }
 }
@@ -127,7 +127,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Session {
     channel: Channel,
-    begun: Option<Begun>,
+    begun: Option<Handshake>,
     beat: Instant,
     /// Of records that are not durable yet.
     unsynced: usize,
@@ -135,7 +135,7 @@ struct Session {
 
 /// What has been said until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
+enum Handshake {
     Welcome,
     Records,
 }
@@ -236,7 +236,7 @@ impl Client {
 
     fn is_connected(&self) -> bool {
         let session = self.session.as_ref();
-        session.is_some_and(|session| session.begun == Some(Begun::Records))
+        session.is_some_and(|session| session.begun == Some(Handshake::Records))
     }
 
     /// With what is on the disk.
@@ -255,7 +255,7 @@ impl Client {
 
     /// Twice as long as the last time, and up to half of it less: replicas do not all come at once.
     fn wait(&mut self) {
-        let longest = SHORTEST * 2_u32.saturating_pow(self.attempts.min(16));
+        let longest = MIN_DELAY * 2_u32.saturating_pow(self.attempts.min(16));
         let longest = longest.min(self.waits.again);
         self.attempts += 1;
         self.again = Instant::now() + longest.mul_f64(0.5 + fastrand::f64() / 2.0);
@@ -276,7 +276,7 @@ impl Client {
         let stream = self.peer.connect()?;
         let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
         self.session = Some(Session {
-            channel: Channel::new(stream, tls.into(), LARGEST_SAID)?,
+            channel: Channel::new(stream, tls.into(), MAX_RESPONSE)?,
             begun: None,
             beat: Instant::now(),
             unsynced: 0,
@@ -295,7 +295,7 @@ impl Client {
         }
         stepped?;
         session.channel.alive(self.waits.silence)?;
-        if session.begun == Some(Begun::Records) && session.beat.elapsed() >= self.waits.beat {
+        if session.begun == Some(Handshake::Records) && session.beat.elapsed() >= self.waits.beat {
             session.beat = Instant::now();
             session.channel.say(&self.received());
         }
@@ -336,32 +336,32 @@ impl Client {
     fn follow(&mut self, session: &mut Session, message: Message) -> Result<(), Error> {
         match (message, session.begun) {
             (Message::Welcome { version }, None) if version == VERSION => {
-                session.begun = Some(Begun::Welcome);
+                session.begun = Some(Handshake::Welcome);
                 session.channel.say(&Message::Hello {
                     version: VERSION,
                     held: self.sink.held(),
                 });
             }
             (Message::Welcome { version }, None) => return Err(Error::Version(version)),
-            (Message::Term(term), Some(Begun::Welcome)) => self.check_term(term)?,
-            (Message::Rewind(fork), Some(Begun::Welcome)) => {
+            (Message::Term(term), Some(Handshake::Welcome)) => self.check_term(term)?,
+            (Message::Rewind(fork), Some(Handshake::Welcome)) => {
                 self.rewind(fork)?;
                 session.channel.say(&Message::Hello {
                     version: VERSION,
                     held: self.sink.held(),
                 });
             }
-            (Message::Begin(beginning), Some(Begun::Welcome)) => {
+            (Message::Begin(beginning), Some(Handshake::Welcome)) => {
                 self.sink.begin(&beginning)?;
-                session.begun = Some(Begun::Records);
+                session.begun = Some(Handshake::Records);
                 self.attempts = 0;
                 self.progress.connects += 1;
                 self.progress.trouble = None;
             }
-            (Message::Record(record), Some(Begun::Records)) => self.write(session, &record)?,
+            (Message::Record(record), Some(Handshake::Records)) => self.write(session, &record)?,
             (Message::Tip(tip), Some(_)) => self.progress.tip = tip,
             (Message::Refused { reason, text }, _) => return Err(Error::Refused { reason, text }),
-            _ => return Err(Malformed::NotDue.into()),
+            _ => return Err(InvalidMessage::NotDue.into()),
         }
         Ok(())
     }
@@ -377,7 +377,7 @@ impl Client {
 
     /// Gives up what a promoted source does not have: records that are in no epoch, or all if that is allowed.
     fn rewind(&mut self, fork: Fork) -> Result<(), Error> {
-        let held = self.sink.held().ok_or(Malformed::NotDue)?;
+        let held = self.sink.held().ok_or(InvalidMessage::NotDue)?;
         self.check_term(fork.term)?;
         let Fork { epoch, number, .. } = fork;
         if number >= held.number || self.sink.written_at(number)? != Some(fork.at_ns) {

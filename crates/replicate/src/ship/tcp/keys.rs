@@ -41,7 +41,7 @@ impl Classify for KeysError {
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct KeyFiles {
     /// Names and addresses by which replicas will call the server; no certificate for it if empty.
     pub server: Vec<String>,
     /// The replicas' names; a file is named after each.
@@ -55,7 +55,7 @@ pub struct Made {
 ///
 /// # Errors
 /// [`KeysError`]
-pub fn make(folder: &Path, made: &Made) -> Result<Vec<PathBuf>, KeysError> {
+pub fn make(folder: &Path, made: &KeyFiles) -> Result<Vec<PathBuf>, KeysError> {
     for name in &made.clients {
         let reserved = name == "ca" || name == "server" || name.contains('*');
         if reserved || DnsName::try_from(name.as_str()).is_err() {

@@ -2,21 +2,21 @@
 //! allocated for what they only claim.
 
 use crate::codec;
-use crate::log::{Beginning, LARGEST_RECORD};
+use crate::log::{Beginning, MAX_RECORD};
 use crate::record::Record;
-use crate::ship::Held;
+use crate::ship::CopyState;
 
 /// Of the protocol: both ends must speak the same one.
 pub const VERSION: u16 = 2;
 
 /// The largest message that a replica says, in bytes.
-pub const LARGEST_ASKED: usize = 256;
+pub const MAX_REQUEST: usize = 256;
 /// The largest message that a server says, in bytes.
-pub const LARGEST_SAID: usize = LARGEST_RECORD + 1;
+pub const MAX_RESPONSE: usize = MAX_RECORD + 1;
 /// What a record has besides a file's bytes, about.
 pub(super) const BESIDES: usize = 64;
 /// Of the text of a refusal, in bytes.
-const LARGEST_TEXT: usize = 1024;
+const MAX_TEXT: usize = 1024;
 
 const HEAD: usize = 4;
 
@@ -29,7 +29,7 @@ pub enum Message {
     /// The replica's answer: what it has on its disk.
     Hello {
         version: u16,
-        held: Option<Held>,
+        held: Option<CopyState>,
     },
     /// The term of the server's log: before the records.
     Term(u64),
@@ -91,7 +91,7 @@ pub enum Reason {
 
 /// Bytes that are no message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum InvalidMessage {
     #[error("a message of {0} bytes, which is too long")]
     Long(usize),
     #[error("a message that ends too early")]
@@ -103,7 +103,7 @@ pub enum Malformed {
     #[error("a message that is not due now")]
     NotDue,
     #[error("a message's record: {0}")]
-    Record(#[from] codec::Malformed),
+    Record(#[from] codec::InvalidRecord),
 }
 
 mod tag {
@@ -112,8 +112,8 @@ mod tag {
     pub(super) const BEGIN: u8 = 3;
     pub(super) const RECORD: u8 = 4;
     pub(super) const TIP: u8 = 5;
-    pub(super) const RECEIVED: u8 = 6;
-    pub(super) const REFUSED: u8 = 7;
+    pub(super) const TAG_RECEIVED: u8 = 6;
+    pub(super) const TAG_REFUSED: u8 = 7;
     pub(super) const TERM: u8 = 8;
     pub(super) const REWIND: u8 = 9;
 }
@@ -172,21 +172,21 @@ impl Message {
                 to.extend(epoch.to_le_bytes());
             }
             Self::Received { number, epoch } => {
-                to.push(tag::RECEIVED);
+                to.push(tag::TAG_RECEIVED);
                 to.extend(number.to_le_bytes());
                 to.extend(epoch.to_le_bytes());
             }
             Self::Refused { reason, text } => {
-                to.push(tag::REFUSED);
+                to.push(tag::TAG_REFUSED);
                 to.push(reason.byte());
-                to.extend(text.bytes().take(LARGEST_TEXT));
+                to.extend(text.bytes().take(MAX_TEXT));
             }
         }
     }
 
     /// # Errors
-    /// [`Malformed`], unless the bytes are one message and nothing else.
-    pub fn get(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// [`InvalidMessage`], unless the bytes are one message and nothing else.
+    pub fn get(bytes: &[u8]) -> Result<Self, InvalidMessage> {
         let mut from = Cursor(bytes);
         let message = match from.u8()? {
             tag::WELCOME => Self::Welcome {
@@ -209,20 +209,20 @@ impl Message {
                 number: from.u64()?,
                 epoch: from.u64()?,
             }),
-            tag::RECEIVED => Self::Received {
+            tag::TAG_RECEIVED => Self::Received {
                 number: from.u64()?,
                 epoch: from.u64()?,
             },
-            tag::REFUSED => Self::Refused {
+            tag::TAG_REFUSED => Self::Refused {
                 reason: Reason::of(from.u8()?)?,
                 text: from.text()?,
             },
-            other => return Err(Malformed::Unknown(other)),
+            other => return Err(InvalidMessage::Unknown(other)),
         };
         if from.0.is_empty() {
             Ok(message)
         } else {
-            Err(Malformed::Rest)
+            Err(InvalidMessage::Rest)
         }
     }
 }
@@ -269,9 +269,9 @@ impl Reason {
         }
     }
 
-    fn of(byte: u8) -> Result<Self, Malformed> {
+    fn of(byte: u8) -> Result<Self, InvalidMessage> {
         let found = Self::ALL.into_iter().find(|reason| reason.byte() == byte);
-        found.ok_or(Malformed::Unknown(byte))
+        found.ok_or(InvalidMessage::Unknown(byte))
     }
 }
 
@@ -302,15 +302,15 @@ impl Inbox {
     /// The next message that is whole.
     ///
     /// # Errors
-    /// [`Malformed`]; nothing that follows can be understood then.
-    pub fn take(&mut self) -> Result<Option<Message>, Malformed> {
+    /// [`InvalidMessage`]; nothing that follows can be understood then.
+    pub fn take(&mut self) -> Result<Option<Message>, InvalidMessage> {
         let rest = self.bytes.get(self.used..).unwrap_or_default();
         let Some((head, rest)) = rest.split_first_chunk::<HEAD>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*head) as usize;
         if length > self.largest {
-            return Err(Malformed::Long(length));
+            return Err(InvalidMessage::Long(length));
         }
         let Some(body) = rest.get(..length) else {
             return Ok(None);
@@ -336,8 +336,8 @@ fn put_beginning(to: &mut Vec<u8>, beginning: &Beginning) {
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], InvalidMessage> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(InvalidMessage::Short)?;
         self.0 = rest;
         Ok(*taken)
     }
@@ -346,19 +346,19 @@ impl<'a> Cursor<'a> {
         std::mem::take(&mut self.0)
     }
 
-    fn u8(&mut self) -> Result<u8, Malformed> {
+    fn u8(&mut self) -> Result<u8, InvalidMessage> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    fn u16(&mut self) -> Result<u16, Malformed> {
+    fn u16(&mut self) -> Result<u16, InvalidMessage> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    fn u64(&mut self) -> Result<u64, Malformed> {
+    fn u64(&mut self) -> Result<u64, InvalidMessage> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn beginning(&mut self) -> Result<Beginning, Malformed> {
+    fn beginning(&mut self) -> Result<Beginning, InvalidMessage> {
         Ok(Beginning {
             id: self.array()?,
             first: self.u64()?,
@@ -366,25 +366,25 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    fn held(&mut self) -> Result<Option<Held>, Malformed> {
+    fn held(&mut self) -> Result<Option<CopyState>, InvalidMessage> {
         match self.u8()? {
             0 => Ok(None),
-            1 => Ok(Some(Held {
+            1 => Ok(Some(CopyState {
                 beginning: self.beginning()?,
                 number: self.u64()?,
                 at_ns: self.u64()?,
                 epoch: self.u64()?,
                 term: self.u64()?,
             })),
-            other => Err(Malformed::Unknown(other)),
+            other => Err(InvalidMessage::Unknown(other)),
         }
     }
 
     /// What a terminal may show: it comes from another machine.
-    fn text(&mut self) -> Result<String, Malformed> {
+    fn text(&mut self) -> Result<String, InvalidMessage> {
         let bytes = self.rest();
-        if bytes.len() > LARGEST_TEXT {
-            return Err(Malformed::Long(bytes.len()));
+        if bytes.len() > MAX_TEXT {
+            return Err(InvalidMessage::Long(bytes.len()));
         }
         let text = String::from_utf8_lossy(bytes);
         Ok(text.chars().filter(|it| !it.is_control()).collect())

@@ -15,14 +15,14 @@ use rustls::ServerConnection;
 use super::Error;
 use super::channel::Channel;
 use super::identity;
-use super::message::{BESIDES, Fork, LARGEST_ASKED, Malformed, Message, Reason, Tip, VERSION};
+use super::message::{BESIDES, Fork, InvalidMessage, MAX_REQUEST, Message, Reason, Tip, VERSION};
 use super::server::{Replica, Shared};
 use crate::log;
 use crate::record::Term;
-use crate::ship::{Held, Source};
+use crate::ship::{CopyState, Source};
 
 /// What may wait for a replica to read it, in bytes, before one more record is read from the log.
-const ROOM: usize = 256 << 10;
+const MAX_QUEUED: usize = 256 << 10;
 /// Of how many records the time is known for the lag.
 const SAMPLES: usize = 1024;
 /// For how long a refusal may take to be read.
@@ -38,11 +38,11 @@ pub(super) struct Link {
     name: String,
     /// A byte wakes the thread.
     waker: UnixStream,
-    reached: Mutex<Reached>,
+    reached: Mutex<ReplicaPosition>,
 }
 
 #[derive(Debug, Default)]
-struct Reached {
+struct ReplicaPosition {
     number: u64,
     epoch: u64,
     /// Numbers and times of records that were sent: of every so many if there are many.
@@ -78,12 +78,12 @@ impl Link {
         }
     }
 
-    fn reached(&self) -> MutexGuard<'_, Reached> {
+    fn reached(&self) -> MutexGuard<'_, ReplicaPosition> {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Reached {
+impl ReplicaPosition {
     fn sent(&mut self, number: u64, at_ns: u64) {
         if self.skipped + 1 < self.every {
             self.skipped += 1;
@@ -120,7 +120,7 @@ pub(super) fn serve(
     link: &mut Option<Arc<Link>>,
 ) -> Result<(), Error> {
     let tls = ServerConnection::new(Arc::clone(&shared.tls))?;
-    let mut channel = Channel::new(stream, tls.into(), LARGEST_ASKED)?;
+    let mut channel = Channel::new(stream, tls.into(), MAX_REQUEST)?;
     let late = Instant::now() + shared.limits.handshake;
     while channel.tls().is_handshaking() {
         turn(shared, &mut channel, None, late)?;
@@ -178,7 +178,7 @@ impl Serving<'_> {
                         held = self.hello(Instant::now() + REWIND)?;
                         continue;
                     }
-                    Continuation::Fork(_) => return Err(Malformed::NotDue.into()),
+                    Continuation::Fork(_) => return Err(InvalidMessage::NotDue.into()),
                 }
             }
             if let Some(source) = &mut source {
@@ -197,12 +197,12 @@ impl Serving<'_> {
     }
 
     /// What the replica has.
-    fn hello(&mut self, late: Instant) -> Result<Option<Held>, Error> {
+    fn hello(&mut self, late: Instant) -> Result<Option<CopyState>, Error> {
         let held = loop {
             match self.channel.hear()? {
                 Some(Message::Hello { version, held }) if version == VERSION => break held,
                 Some(Message::Hello { version, .. }) => return Err(Error::Version(version)),
-                Some(_) => return Err(Malformed::NotDue.into()),
+                Some(_) => return Err(InvalidMessage::NotDue.into()),
                 None => turn(self.shared, &mut self.channel, None, late)?,
             }
         };
@@ -213,7 +213,7 @@ impl Serving<'_> {
     }
 
     fn feed(&mut self, source: &mut Source) -> Result<(), Error> {
-        let mut room = ROOM.saturating_sub(self.channel.waiting());
+        let mut room = MAX_QUEUED.saturating_sub(self.channel.waiting());
         let mut next = Vec::new();
         while room > 0 {
             let Some(record) = source.read()? else {
@@ -235,7 +235,7 @@ impl Serving<'_> {
     fn hear(&mut self) -> Result<(), Error> {
         while let Some(message) = self.channel.hear()? {
             let Message::Received { number, epoch } = message else {
-                return Err(Malformed::NotDue.into());
+                return Err(InvalidMessage::NotDue.into());
             };
             self.link.reached().received(number, epoch);
         }
@@ -279,7 +279,7 @@ enum Continuation {
     Fork(Fork),
 }
 
-fn find(folder: &Path, held: Option<Held>) -> Result<Continuation, Error> {
+fn find(folder: &Path, held: Option<CopyState>) -> Result<Continuation, Error> {
     let terms = log::terms(folder)?;
     let term = terms.last().map_or(Term::FIRST, |last| last.term.number);
     let mut source = Source::open(folder, 0)?;
@@ -356,7 +356,7 @@ fn turn(
     let timeout = PollTimeout::try_from(at_most + Duration::from_millis(1));
     let timeout = timeout.unwrap_or(PollTimeout::MAX);
     let socket = PollFd::new(channel.as_fd(), channel.interest());
-    let polled = match wakes.filter(|_| channel.waiting() < ROOM) {
+    let polled = match wakes.filter(|_| channel.waiting() < MAX_QUEUED) {
         Some(wakes) => {
             let mut asked = [socket, PollFd::new(wakes.as_fd(), PollFlags::POLLIN)];
             poll(&mut asked, timeout)

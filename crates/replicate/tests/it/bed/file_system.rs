@@ -54,7 +54,7 @@ impl Format {
     }
 
     /// Whether this kernel tells of its changes, by events or by functions.
-    fn told(self) -> bool {
+    fn has_events(self) -> bool {
         let events = self.is_ext4() || Release::running().unwrap().at_least(6, 13);
         events || self != Self::Overlay && capture::functions().is_ok()
     }
@@ -128,7 +128,7 @@ impl Bed {
 
     /// As [`Self::mount`], of one that is to be followed: older kernels tell too little of most.
     pub(crate) fn follow(&self, format: Format, name: &str) -> Option<PathBuf> {
-        if !format.told() {
+        if !format.has_events() {
             let reason = format!("following {format:?} needs Linux 6.13");
             skip(Class::Hardware, &reason);
             return None;

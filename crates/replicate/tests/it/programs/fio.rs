@@ -4,7 +4,7 @@ use std::process::Command;
 
 use sys::require::{Class, requested, skip};
 
-use super::mirrored::{Mirrored, script};
+use super::mirror::{MirrorBed, script};
 use crate::bed::file_system::{Format, within};
 
 /// `$1` has the files. Each part writes at random places of both, in sizes that fit no page.
@@ -97,7 +97,7 @@ fn mirrored_on(format: Format) {
             skip(Class::OptIn, "needs fio: apt-get install fio");
             return;
         }
-        let Some(mut mirrored) = Mirrored::start_on(bed, format, "fio") else {
+        let Some(mut mirrored) = MirrorBed::start_on(bed, format, "fio") else {
             return;
         };
         let tree = mirrored.tree.clone();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sys::require::{Class, requested, skip};
 
-use super::mirrored::{Mirrored, said, script};
+use super::mirror::{MirrorBed, output_of, script};
 use crate::bed::file_system::{Format, within};
 
 /// `$1` has the repository.
@@ -79,7 +79,7 @@ fn mirrored_on(format: Format) {
             skip(Class::Core, "needs git: apt-get install git");
             return;
         }
-        let Some(mut mirrored) = Mirrored::start_on(bed, format, "git") else {
+        let Some(mut mirrored) = MirrorBed::start_on(bed, format, "git") else {
             return;
         };
         let tree = mirrored.tree.clone();
@@ -100,7 +100,7 @@ fn sound(repository: &Path) -> String {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
         command.args(["-c", "safe.directory=*", "-C"]);
-        said(command.arg(repository).args(arguments))
+        output_of(command.arg(repository).args(arguments))
     };
     git(&["fsck", "--full", "--strict"]);
     git(&["for-each-ref"])

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use sys::child::die_with_parent;
 use sys::require::{Class, skip};
 
-use super::mirrored::{Mirrored, said, scratch};
+use super::mirror::{MirrorBed, output_of, scratch};
 use crate::bed::file_system::within;
 
 /// The one that the distribution's packages are for; another may come before it.
@@ -47,7 +47,7 @@ fn lmdb_has_what_its_mapping_had() {
             skip(Class::OptIn, "needs LMDB: apt-get install python3-lmdb");
             return;
         }
-        let Some(mut mirrored) = Mirrored::start(bed, "lmdb") else {
+        let Some(mut mirrored) = MirrorBed::start(bed, "lmdb") else {
             return;
         };
         let database = mirrored.tree.join("database");
@@ -74,5 +74,5 @@ fn lmdb_has_what_its_mapping_had() {
 
 /// How many transactions a database has, and the sum of what they have moved.
 fn read(database: &Path) -> String {
-    said(Command::new(PYTHON).args(["-c", READ]).arg(database))
+    output_of(Command::new(PYTHON).args(["-c", READ]).arg(database))
 }

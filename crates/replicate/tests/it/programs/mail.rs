@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sys::require::{Class, requested, skip};
 
-use super::mirrored::{Mirrored, said, script};
+use super::mirror::{MirrorBed, output_of, script};
 use crate::bed::file_system::{Format, within};
 
 /// `$1` has the mailboxes. Maildir renames each message into its place; mbox appends under a lock, and who throws away
@@ -103,7 +103,7 @@ fn mirrored_on(format: Format) {
             skip(Class::Core, "needs Python: apt-get install python3");
             return;
         }
-        let Some(mut mirrored) = Mirrored::start_on(bed, format, "mail") else {
+        let Some(mut mirrored) = MirrorBed::start_on(bed, format, "mail") else {
             return;
         };
         let tree = mirrored.tree.clone();
@@ -118,5 +118,5 @@ fn mirrored_on(format: Format) {
 }
 
 fn list(tree: &Path) -> String {
-    said(Command::new("python3").args(["-c", LIST]).arg(tree))
+    output_of(Command::new("python3").args(["-c", LIST]).arg(tree))
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use sys::child::die_with_parent;
 use sys::require::{Class, skip};
 
-use super::mirrored::{Mirrored, kill_all, said, scratch, until};
+use super::mirror::{MirrorBed, kill_all, output_of, scratch, until};
 use crate::bed::file_system::{Bed, within};
 
 const TRANSACTIONS: u64 = 300;
@@ -42,7 +42,7 @@ fn mariadb_recovers_from_replicas() {
             skip(Class::OptIn, reason);
             return;
         }
-        let Some(mut mirrored) = Mirrored::start(bed, "mariadb") else {
+        let Some(mut mirrored) = MirrorBed::start(bed, "mariadb") else {
             return;
         };
         let data = mirrored.tree.join("data");
@@ -80,7 +80,7 @@ fn install(data: &Path) {
     command.args(["--no-defaults", "--user=root", "--skip-test-db"]);
     command.arg("--auth-root-authentication-method=normal");
     command.arg(format!("--datadir={}", data.display()));
-    said(&mut command);
+    output_of(&mut command);
 }
 
 struct Server {
@@ -158,7 +158,7 @@ impl Server {
     }
 
     fn ask(&self, words: &str) -> String {
-        said(self.client().args(["-N", "-B", "-e", words]))
+        output_of(self.client().args(["-N", "-B", "-e", words]))
     }
 
     fn client(&self) -> Command {

@@ -6,7 +6,7 @@ mod git;
 mod lmdb;
 mod mail;
 mod mariadb;
-mod mirrored;
+mod mirror;
 mod postgresql;
 mod redis;
 mod sqlite;

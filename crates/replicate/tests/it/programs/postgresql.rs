@@ -10,7 +10,7 @@ use nix::unistd::{Pid, User};
 use sys::child::die_with_parent;
 use sys::require::{Class, skip};
 
-use super::mirrored::{Mirrored, kill_all, said, scratch, until};
+use super::mirror::{MirrorBed, kill_all, output_of, scratch, until};
 use crate::bed::file_system::{Bed, within};
 
 const TRANSACTIONS: u64 = 500;
@@ -21,7 +21,7 @@ fn postgresql_recovers_from_replicas_and_from_epochs_in_between() {
         let Some(programs) = Programs::find() else {
             return;
         };
-        let Some(mut mirrored) = Mirrored::start(bed, "postgresql") else {
+        let Some(mut mirrored) = MirrorBed::start(bed, "postgresql") else {
             return;
         };
         let data = mirrored.tree.join("data");
@@ -29,7 +29,7 @@ fn postgresql_recovers_from_replicas_and_from_epochs_in_between() {
         let mut server = Server::start(&programs, bed, &data);
         mirrored.during(|| {
             server.wait();
-            said(server.client("pgbench").args(["--initialize", "--quiet"]));
+            output_of(server.client("pgbench").args(["--initialize", "--quiet"]));
         });
         let begun = mirrored.epoch();
         let mut load = server.load();
@@ -102,7 +102,7 @@ impl Programs {
         std::os::unix::fs::chown(data, Some(uid), Some(gid)).unwrap();
         let mut command = self.command("initdb");
         command.args(["--auth=trust", "--wal-segsize=1", "--no-instructions", "-D"]);
-        said(command.arg(data));
+        output_of(command.arg(data));
     }
 }
 
@@ -157,7 +157,7 @@ impl<'a> Server<'a> {
         assert!(said_of_it.contains("automatic recovery"), "{said_of_it}");
         let books = server.books();
         let mut check = server.client("pg_amcheck");
-        said(check.args(["--install-missing", "--heapallindexed", "postgres"]));
+        output_of(check.args(["--install-missing", "--heapallindexed", "postgres"]));
         // What shares memory with it has to be gone when its folder is.
         let id = i32::try_from(server.process.id()).unwrap();
         kill(Pid::from_raw(id), Signal::SIGINT).unwrap();
@@ -179,7 +179,7 @@ impl<'a> Server<'a> {
             (select sum(tbalance) from pgbench_tellers), (select sum(bbalance) from pgbench_branches),
             (select coalesce(sum(delta), 0) from pgbench_history), (select count(*) from pgbench_history)";
         let mut ask = self.client("psql");
-        let row = said(ask.args(["-AtqX", "-F", " ", "-c", sums]));
+        let row = output_of(ask.args(["-AtqX", "-F", " ", "-c", sums]));
         let columns: Vec<_> = row.split(' ').collect();
         let [accounts, tellers, branches, history, transactions] = columns[..] else {
             panic!("{row}");

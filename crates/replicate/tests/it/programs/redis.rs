@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use sys::child::die_with_parent;
 use sys::require::{Class, skip};
 
-use super::mirrored::{Mirrored, kill_all, said, scratch, until};
+use super::mirror::{MirrorBed, kill_all, output_of, scratch, until};
 use crate::bed::file_system::{Bed, within};
 
 const KEYS: u64 = 5000;
@@ -33,7 +33,7 @@ fn killed_in_the_middle(options: &[&str], child: &str) {
         if !found() {
             return;
         }
-        let Some(mut mirrored) = Mirrored::start(bed, "redis") else {
+        let Some(mut mirrored) = MirrorBed::start(bed, "redis") else {
             return;
         };
         let data = mirrored.tree.join("data");
@@ -153,7 +153,7 @@ impl Server {
     }
 
     fn ask(&self, words: &[&str]) -> String {
-        said(self.client("redis-cli").args(words))
+        output_of(self.client("redis-cli").args(words))
     }
 
     fn client(&self, program: &str) -> Command {

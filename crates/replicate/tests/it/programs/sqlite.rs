@@ -5,7 +5,7 @@ use std::process::Command;
 
 use sys::require::{Class, skip};
 
-use super::mirrored::{Mirrored, said};
+use super::mirror::{MirrorBed, output_of};
 use crate::bed::file_system::within;
 
 const CALLS: usize = 5;
@@ -26,7 +26,7 @@ fn every_epoch_of_sqlite_is_sound() {
             return;
         }
         for mode in ["delete", "truncate", "persist", "wal"] {
-            let Some(mirrored) = Mirrored::start(bed, mode) else {
+            let Some(mirrored) = MirrorBed::start(bed, mode) else {
                 return;
             };
             every_epoch_is_sound(mirrored, mode);
@@ -34,7 +34,7 @@ fn every_epoch_of_sqlite_is_sound() {
     });
 }
 
-fn every_epoch_is_sound(mut mirrored: Mirrored, mode: &str) {
+fn every_epoch_is_sound(mut mirrored: MirrorBed, mode: &str) {
     let database = mirrored.tree.join("database");
     let pragmas = format!("pragma journal_mode = {mode}; pragma synchronous = full;");
     let tables = "create table moved (amount); create table padding (bytes);";
@@ -81,5 +81,5 @@ fn rows(tree: &Path) -> usize {
 }
 
 fn sqlite(database: &Path, words: &str) -> String {
-    said(Command::new("sqlite3").arg(database).arg(words))
+    output_of(Command::new("sqlite3").arg(database).arg(words))
 }

@@ -2,7 +2,7 @@
 //! barrier the log has the tree that is there.
 #![allow(clippy::print_stdout, reason = "how the captures and the test speak")]
 
-mod narrowed;
+mod narrowing;
 mod other_tree;
 mod pinned;
 mod running;
@@ -28,7 +28,7 @@ use crate::bed::workload::Workload;
 /// The seeds of every run of the tests.
 const USUAL: u64 = 10;
 /// On file systems of which most is read.
-const FEW: u64 = 2;
+const SEEDS: u64 = 2;
 const USUAL_STEPS: u32 = 100;
 /// Of a complete one.
 const ALL: u64 = 200;
@@ -42,7 +42,7 @@ fn ten_seeds_are_taken_up_after_kills() {
 
 #[test]
 fn seeds_on_overlay_are_taken_up_after_kills() {
-    within(|bed| seeds(bed, Format::Overlay, (None, &[]), FEW, USUAL_STEPS));
+    within(|bed| seeds(bed, Format::Overlay, (None, &[]), SEEDS, USUAL_STEPS));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn seeds(
 fn one(place: &Place, seed: u64, steps: u32) {
     let mut random = seed;
     if place.pin.is_some() {
-        pinned::kept(place).kill();
+        pinned::pinned_capture(place).kill();
     }
     let mut workload = Workload::start(&place.tree, seed, steps, BARRIER);
     let mut said = Vec::new();

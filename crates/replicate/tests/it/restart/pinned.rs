@@ -73,7 +73,7 @@ fn label(place: &Place) -> Option<(PathBuf, String)> {
 }
 
 /// A capture, until its journal says something.
-pub(crate) fn kept(place: &Place) -> Running {
+pub(crate) fn pinned_capture(place: &Place) -> Running {
     let mut running = Running::start(place);
     running.wait("ready");
     while label(place).is_none_or(|(_, label)| label.contains("\"epoch\":null")) {
@@ -89,7 +89,7 @@ pub(crate) fn kept(place: &Place) -> Running {
 fn only_what_the_journal_names_is_read() {
     within(|bed| {
         let Some(place) = place(bed) else { return };
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         let (at, label) = label(&place).unwrap();
         assert!(label.contains(&place.tree.display().to_string()), "{label}");
         shell(
@@ -130,7 +130,7 @@ fn what_a_journal_cannot_know_is_compared() {
         assert_eq!(compared(&place), (0, true), "no label");
 
         // More files than there is room for.
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         for _ in 0..70_000 {
             // The next one has its inode's number, but not its generation.
             let short = place.tree.join("short");
@@ -140,19 +140,19 @@ fn what_a_journal_cannot_know_is_compared() {
         assert_eq!(compared(&place), (0, true), "full");
 
         // A directory was outside of the tree: what became of its files there, nobody has noted.
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         let away = "mv many ../away; echo changed >../away/7; mv ../away many";
         shell(&place.tree, away);
         assert_eq!(compared(&place), (0, true), "away");
 
         // The log is another one's, or an older one.
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         fs::remove_dir_all(&place.log).unwrap();
         let (journal, _) = compared(&place);
         assert_eq!(journal, 0, "another log");
 
         // The file system was away meanwhile.
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         let disk = place.tree.parent().unwrap().parent().unwrap().to_owned();
         let image = bed.scratch().join("source.image");
         let again = format!(
@@ -168,16 +168,16 @@ fn what_a_journal_cannot_know_is_compared() {
             &place.tree,
             "mkdir shadow; echo x >shadow/file; mount -t tmpfs none shadow",
         );
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         shell(&place.tree, "umount shadow");
         assert_eq!(compared(&place), (0, true), "unmounted");
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         shell(&place.tree, "mount -t tmpfs none shadow");
         let mut next = Running::start(&place);
         assert_eq!(next.wait("ready")["journal"], 0, "mounted");
         next.kill();
         // While it is followed, an epoch soon has that.
-        let mut running = kept(&place);
+        let mut running = pinned_capture(&place);
         shell(&place.tree, "umount shadow; echo more >large");
         running.catch_up();
         running.catch_up();
@@ -185,12 +185,12 @@ fn what_a_journal_cannot_know_is_compared() {
         assert_eq!(compared(&place).0, 1, "unmounted while it was followed");
 
         // Nobody keeps it any more.
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         assert!(place.unpin());
         assert!(!place.unpin());
 
         // Nor does who does not know in which folder.
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         let folder = place.pin.as_deref();
         assert_eq!(Pin::remove_others(&place.log, folder).unwrap().len(), 0);
         assert_eq!(Pin::remove_others(&place.log, None).unwrap().len(), 1);

@@ -26,7 +26,7 @@ use crate::follow::Naive;
 pub(crate) const BARRIER: u32 = 25;
 /// Longer than a machine that others use takes.
 const LIMIT: Duration = Duration::from_secs(60);
-const PRIVILEGED: restore::Options = restore::Options { privileged: true };
+const AS_ROOT: restore::Options = restore::Options { privileged: true };
 /// What makes this program a capture.
 const TREE: &str = "RESTART_TREE";
 const LOG: &str = "RESTART_LOG";
@@ -116,7 +116,7 @@ pub(crate) struct Running {
     lines: BufReader<ChildStdout>,
 }
 
-pub(crate) type Said = BTreeMap<String, u64>;
+pub(crate) type StatusFields = BTreeMap<String, u64>;
 
 impl Running {
     pub(crate) fn start(place: &Place) -> Self {
@@ -137,7 +137,7 @@ impl Running {
     }
 
     /// Waits until it says this, and what it says of it.
-    pub(crate) fn wait(&mut self, what: &str) -> Said {
+    pub(crate) fn wait(&mut self, what: &str) -> StatusFields {
         loop {
             let mut line = String::new();
             assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended");
@@ -155,7 +155,7 @@ impl Running {
         }
     }
 
-    pub(crate) fn catch_up(&mut self) -> Said {
+    pub(crate) fn catch_up(&mut self) -> StatusFields {
         let orders = self.process.stdin.as_mut().unwrap();
         orders.write_all(b"catch up\n").unwrap();
         self.wait("caught-up")
@@ -232,7 +232,7 @@ impl Place {
 
     /// The log's last epoch is the tree that is there.
     pub(crate) fn check(&self, said: &[String]) {
-        restore(&self.log, None, &self.copy, PRIVILEGED).unwrap();
+        restore(&self.log, None, &self.copy, AS_ROOT).unwrap();
         let naive = Naive::of(&self.patterns.borrow());
         let belongs = |path: &Path, directory| naive.admits(path, directory);
         let mut differ = differences_in(&self.tree, &self.copy, &belongs);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use replicate::log::{Durability, Options, Reader, Writer, compact};
 use replicate::record::{Entry, Kind, Record};
 use replicate::ship::tcp::{
-    Client, Error, Files, LARGEST_SAID, Limits, Made, Message, Peer, Progress, Server, Status,
+    Client, Error, Files, KeyFiles, Limits, MAX_RESPONSE, Message, Peer, Progress, Server, Status,
     Waits, make,
 };
 use rustls::pki_types::ServerName;
@@ -17,7 +17,7 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::common::{data, epoch, link, new, start};
 
 /// Longer than anything may take, and shorter than a test's deadline.
-const PATIENCE: usize = 3_000;
+const TIMEOUT_MS: usize = 3_000;
 const STEP: Duration = Duration::from_millis(20);
 
 pub(crate) fn some(count: u64) -> Vec<Entry> {
@@ -83,7 +83,7 @@ impl Bed {
         };
         make(
             &bed.folder.path().join("keys"),
-            &Made {
+            &KeyFiles {
                 server: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
                 clients: vec!["edge-1".to_owned(), "edge-2".to_owned()],
                 years: 10,
@@ -145,7 +145,7 @@ pub(crate) fn waits() -> Waits {
 
 /// Until it has this record.
 pub(crate) fn follow(client: &mut Client, number: u64) -> Progress {
-    for _ in 0..PATIENCE {
+    for _ in 0..TIMEOUT_MS {
         let progress = client.poll(STEP).unwrap();
         if progress.number >= number {
             return progress.clone();
@@ -155,7 +155,7 @@ pub(crate) fn follow(client: &mut Client, number: u64) -> Progress {
 }
 
 pub(crate) fn fails(client: &mut Client) -> Error {
-    for _ in 0..PATIENCE {
+    for _ in 0..TIMEOUT_MS {
         if let Err(error) = client.poll(STEP) {
             return error;
         }
@@ -164,7 +164,7 @@ pub(crate) fn fails(client: &mut Client) -> Error {
 }
 
 pub(crate) fn until(server: &Server, reached: impl Fn(&Status) -> bool) -> Status {
-    for _ in 0..PATIENCE {
+    for _ in 0..TIMEOUT_MS {
         let status = server.status();
         if reached(&status) {
             return status;
@@ -185,7 +185,7 @@ pub(crate) fn hear(from: &mut impl std::io::Read) -> std::io::Result<Message> {
     let mut head = [0; 4];
     from.read_exact(&mut head)?;
     let length = u32::from_le_bytes(head) as usize;
-    assert!(length <= LARGEST_SAID);
+    assert!(length <= MAX_RESPONSE);
     let mut body = vec![0; length];
     from.read_exact(&mut body)?;
     Ok(Message::get(&body).unwrap())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use features::model::Model;
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use serde_json::{Value, json};
 use splitmix::SplitMix64;
 

@@ -7,15 +7,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use features::model::{Model, Scores, TreeScorer};
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use features::sink::{
-    Backlog, FileSink, Format, Mode, Queue, Rotation, Scored, Scorer, Sink, scored_schema,
+    Backlog, FileSink, Format, Mode, Queue, Rotation, Scorer, ScoringSink, Sink, scored_schema,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel};
 use parquet::file::properties::WriterProperties;
 
-use crate::common::Kept;
+use crate::common::MemorySink;
 
 fn saved() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/model/saved")
@@ -42,7 +42,7 @@ fn every_row_gets_its_class_whichever_file_it_comes_from() {
             Mode::Whole,
         );
         let scorer = TreeScorer::new(model.clone(), &batch.schema()).unwrap();
-        let mut scored = Scored::new(
+        let mut scored = ScoringSink::new(
             Box::new(sink.unwrap()),
             Box::new(scorer),
             &batch.schema(),
@@ -117,10 +117,10 @@ fn slow() -> (Receiver<()>, Sender<()>, Box<Slow>) {
 #[test]
 fn rows_that_wait_too_long_go_without_a_score() {
     let batch = rows();
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let (begun, go, slow) = slow();
     let backlog = Backlog::default();
-    let scored = Scored::new(
+    let scored = ScoringSink::new(
         Box::new(kept.clone()),
         slow,
         &batch.schema(),
@@ -175,9 +175,9 @@ impl Scorer for Halting {
 #[test]
 fn rows_that_a_model_has_no_answer_for_are_written_and_counted() {
     let batch = rows();
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let halting = Box::new(Halting(vec!["benign".to_owned()]));
-    let mut scored = Scored::new(Box::new(kept.clone()), halting, &batch.schema(), None);
+    let mut scored = ScoringSink::new(Box::new(kept.clone()), halting, &batch.schema(), None);
     let unscored = scored.unscored();
     scored.write(&batch).unwrap();
     let written = kept.0.lock().unwrap().remove(0);
@@ -193,9 +193,9 @@ fn rows_that_a_model_has_no_answer_for_are_written_and_counted() {
 #[test]
 fn a_whole_input_waits_for_its_scores() {
     let batch = rows();
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let (_begun, go, slow) = slow();
-    let scored = Scored::new(Box::new(kept.clone()), slow, &batch.schema(), None);
+    let scored = ScoringSink::new(Box::new(kept.clone()), slow, &batch.schema(), None);
     let unscored = scored.unscored();
     let mut queue = Queue::start(Box::new(scored), Mode::Whole).unwrap();
     for _ in 0..20 {

@@ -6,7 +6,7 @@ use crate::record::{File, Part};
 
 /// What of one file is to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Doubt {
+pub(super) struct DirtyParts {
     /// Start and end, apart from each other and in order.
     pub(super) ranges: Vec<(u64, u64)>,
     /// Has been read, and is settled with those of `ranges` that are in it.
@@ -18,9 +18,9 @@ pub(super) struct Doubt {
 }
 
 /// The files in doubt.
-pub(super) type Doubts = BTreeMap<File, Doubt>;
+pub(super) type Doubts = BTreeMap<File, DirtyParts>;
 
-impl Doubt {
+impl DirtyParts {
     /// Adds to what is to be read; false where it is already.
     pub(super) fn add(&mut self, part: &Part) -> bool {
         self.stores |= matches!(part, Part::Range { .. });

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Captured, LAST, Open, Settings};
+use super::{CaptureProgress, LAST, Open, Settings};
 use crate::capture::{self, Listener, Pin, Progress};
 use crate::log::{self, Durability, Writer};
 use crate::record::Entry;
@@ -11,11 +11,11 @@ use crate::service::{Error, keep};
 use crate::tree::Stale;
 
 /// Hears how far it is while much is read, and says whether it is to end.
-pub type Meanwhile<'a> = dyn FnMut(&Captured) -> bool + 'a;
+pub type Meanwhile<'a> = dyn FnMut(&CaptureProgress) -> bool + 'a;
 
 /// The log that is written, and the first thing that went wrong with it.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct LogOutput {
     pub(super) writer: Writer,
     /// The last epoch that it had.
     pub(super) before: u64,
@@ -32,7 +32,7 @@ pub(super) struct Written {
 
 /// Epochs that no program has asked for are on the disk within this long: a sync of the disk makes who writes to it wait,
 /// and the source itself may lose for longer what it did not sync.
-const UNASKED: Duration = Duration::from_millis(200);
+const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What of a log is on its disk.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Disk {
     /// Whether epochs up to the last one are to be put there now; then they are.
     fn is_due(&mut self, last: u64, synced: u64, now: Instant) -> bool {
         let (asked, waits) = (synced != self.synced, last != self.durable);
-        let late = waits && now.duration_since(self.looked) >= UNASKED;
+        let late = waits && now.duration_since(self.looked) >= SYNC_INTERVAL;
         if asked || late {
             (self.durable, self.synced, self.looked) = (last, synced, now);
         }
@@ -65,11 +65,11 @@ impl Disk {
 
 /// A step of the capture, written.
 pub(super) struct Step<'a, 'b> {
-    written: &'a mut Written,
+    written: &'a mut LogOutput,
     meanwhile: &'a mut Meanwhile<'b>,
 }
 
-impl Written {
+impl LogOutput {
     pub(super) fn open(settings: &Settings) -> Result<Self, Error> {
         // Epochs that come together are on the disk with one sync.
         let options = log::Options {
@@ -105,7 +105,7 @@ impl Written {
         Ok(())
     }
 
-    pub(super) fn reached(&mut self, progress: Progress) -> Captured {
+    pub(super) fn reached(&mut self, progress: Progress) -> CaptureProgress {
         let epoch = self.numbered_from + progress.epoch;
         let number = self.writer.number();
         let lag_records = number - self.epoch_record;
@@ -114,7 +114,7 @@ impl Written {
         } else {
             self.behind.get_or_insert_with(Instant::now);
         }
-        Captured {
+        CaptureProgress {
             progress: Progress { epoch, ..progress },
             number,
             ready: epoch > self.before,
@@ -170,7 +170,7 @@ impl Written {
 
 impl Listener for Step<'_, '_> {
     fn take(&mut self, entry: Entry) {
-        let Written {
+        let LogOutput {
             writer,
             numbered_from,
             failed,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// All, or some.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum NameSelection {
     All,
     /// These with everything below them.
     Below(BTreeSet<Vec<u8>>),
@@ -20,7 +20,7 @@ pub(super) enum Wanted {
     },
 }
 
-impl Wanted {
+impl NameSelection {
     /// Whether this is compared, or leads to what is. The root always is, and says nothing of what is below.
     pub(super) fn has(&self, path: &[u8]) -> bool {
         match self {
@@ -76,19 +76,19 @@ mod tests {
 
     #[test]
     fn some_are_wanted_with_what_leads_to_them_and_what_is_below() {
-        let wanted = Wanted::Below(all(&["", "a/b", "c", "d-"]));
+        let wanted = NameSelection::Below(all(&["", "a/b", "c", "d-"]));
         for path in ["a", "a/b", "a/b/c", "c", "c/x/y", "d-"] {
             assert!(wanted.has(path.as_bytes()), "{path}");
         }
         for path in ["a-", "a/bb", "a/a", "b", "cc", "d", "d-e", "x"] {
             assert!(!wanted.has(path.as_bytes()), "{path}");
         }
-        assert!(Wanted::All.has(b"x"));
+        assert!(NameSelection::All.has(b"x"));
     }
 
     #[test]
     fn some_are_wanted_alone() {
-        let wanted = Wanted::Only(all(&["a/b", "c"]));
+        let wanted = NameSelection::Only(all(&["a/b", "c"]));
         for path in ["a", "a/b", "c"] {
             assert!(wanted.has(path.as_bytes()), "{path}");
         }
@@ -105,7 +105,7 @@ mod tests {
         for first in 0..walk.len() {
             for last in first..walk.len() {
                 for enter in [false, true] {
-                    let wanted = Wanted::Between {
+                    let wanted = NameSelection::Between {
                         after: first.checked_sub(1).and_then(path),
                         enter,
                         to: path(last),
@@ -121,7 +121,7 @@ mod tests {
                 }
             }
         }
-        let rest = Wanted::Between {
+        let rest = NameSelection::Between {
             after: path(5),
             enter: true,
             to: None,

@@ -62,7 +62,7 @@ fn write(schema: &str, path: &Path) {
         Mode::Whole,
     );
     let mut file = file.unwrap();
-    let kept = common::Kept::default();
+    let kept = common::MemorySink::default();
     for (_, capture) in common::captures() {
         schema.run(&capture[..], Box::new(kept.clone()), &Progress::default());
     }

@@ -9,8 +9,8 @@ use arrow_schema::SchemaRef;
 
 use super::{DEPTH, Error, Next, Pull, queue, scored};
 use crate::pcap::Progress;
-use crate::saved::SavedRows;
-use crate::sink::{Mode, Scorer, Sink, Unscored};
+use crate::row_file::SavedRows;
+use crate::sink::{Mode, Scorer, Sink, UnscoredRows};
 
 /// Batches of a file's rows.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct SavedStream {
     pull: Pull<Result<u64, String>>,
     /// Once the end was met.
     rows: Option<u64>,
-    unscored: Option<Unscored>,
+    unscored: Option<UnscoredRows>,
 }
 
 impl SavedStream {

@@ -3,9 +3,9 @@
 
 use replicate::patterns::Patterns;
 
-use super::pinned::{journals, kept};
+use super::pinned::{journals, pinned_capture};
 use super::running::{Place, Running, data_of, shell, starts};
-use super::{ALL_STEPS, FEW, HALF, USUAL_STEPS, seeds};
+use super::{ALL_STEPS, HALF, SEEDS, USUAL_STEPS, seeds};
 use crate::bed::file_system::{Format, within};
 
 fn patterns(include: &[&str], exclude: &[&str]) -> Patterns {
@@ -26,7 +26,7 @@ fn turns() -> [Patterns; 4] {
 #[test]
 fn seeds_are_taken_up_with_other_patterns() {
     within(|bed| {
-        seeds(bed, Format::Ext4, (None, &turns()), FEW, USUAL_STEPS);
+        seeds(bed, Format::Ext4, (None, &turns()), SEEDS, USUAL_STEPS);
         seeds(bed, Format::Overlay, (None, &turns()), 1, USUAL_STEPS);
     });
 }
@@ -35,7 +35,7 @@ fn seeds_are_taken_up_with_other_patterns() {
 fn seeds_are_taken_up_with_other_patterns_beside_a_journal() {
     within(|bed| {
         let at = journals(bed);
-        seeds(bed, Format::Ext4, (Some(&at), &turns()), FEW, USUAL_STEPS);
+        seeds(bed, Format::Ext4, (Some(&at), &turns()), SEEDS, USUAL_STEPS);
     });
 }
 
@@ -61,7 +61,7 @@ fn other_patterns_are_compared_and_the_same_are_not_said_again() {
             &place.tree,
             "mkdir -p many/deep; for i in $(seq 300); do echo $i >many/$i.tmp; echo $i >many/deep/$i; done",
         );
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         place.check(&[]);
         let all = data_of(&place.log);
         // A journal of everything says nothing of what does not belong any more.
@@ -72,7 +72,7 @@ fn other_patterns_are_compared_and_the_same_are_not_said_again() {
         second.kill();
         place.check(&[]);
         assert_eq!(data_of(&place.log), all, "nothing is copied anew");
-        kept(&place).kill();
+        pinned_capture(&place).kill();
         let mut same = Running::start(&place);
         assert_eq!(same.wait("ready")["journal"], 1);
         same.kill();

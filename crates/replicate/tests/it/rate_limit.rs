@@ -184,14 +184,14 @@ impl Listener for Writing {
         if (10..95).contains(&now.files) && self.left > 0 {
             self.left -= 1;
             self.file
-                .write_all_at(&vec![self.left; WRITTEN], 0)
+                .write_all_at(&vec![self.left; WRITE_BYTES], 0)
                 .unwrap();
         }
         ControlFlow::Continue(())
     }
 }
 
-const WRITTEN: usize = 2 << 20;
+const WRITE_BYTES: usize = 2 << 20;
 
 #[test]
 fn what_is_written_while_it_reads_fills_no_memory() {
@@ -216,7 +216,7 @@ fn what_is_written_while_it_reads_fills_no_memory() {
         assert_eq!(writing.left, 0, "all of it was written while it read");
         // The first of it is kept, and of the rest where it was.
         assert!(
-            (WRITTEN..=64 << 20).contains(&writing.exact),
+            (WRITE_BYTES..=64 << 20).contains(&writing.exact),
             "{}",
             writing.exact
         );

@@ -18,15 +18,15 @@ use crate::folder::Folder;
 use crate::record::Entry;
 
 /// Beside a base: the number of its last record, and the epoch that it was folded up to, which no header says.
-const FOLDED: &str = "compact.epoch";
+const BASE_FILE: &str = "compact.epoch";
 /// Two numbers, in bytes.
-const LONGEST: u64 = 64;
+const MAX_FILE: u64 = 64;
 /// What [`try_room`] looks for, in bytes.
-const ROOM: u64 = 4 << 20;
+const PROBE_BYTES: u64 = 4 << 20;
 
 /// What a log takes of its disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct DiskUsage {
     pub bytes: u64,
     /// Those of them that were folded already.
     pub base: u64,
@@ -34,7 +34,7 @@ pub struct Stored {
     pub first_epoch: Option<u64>,
 }
 
-impl Stored {
+impl DiskUsage {
     /// # Errors
     /// [`Error::Io`]
     pub fn of(folder: &Path) -> Result<Self, Error> {
@@ -105,9 +105,9 @@ pub fn try_room(folder: &Path) -> Result<(), Error> {
     let error = Error::io(folder);
     let folder = segment::open_folder(folder)?;
     let mut file = folder.replace(NAME).map_err(&error)?;
-    let tried = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
+    let tried = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PROBE_BYTES) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            let zeros = vec![0; usize::try_from(ROOM).unwrap_or_default()];
+            let zeros = vec![0; usize::try_from(PROBE_BYTES).unwrap_or_default()];
             file.write_all(&zeros).and_then(|()| file.sync_all())
         }
         tried => tried.map_err(io::Error::from),
@@ -127,13 +127,13 @@ pub(super) fn length_of(folder: &Folder, name: &str) -> Result<u64, Error> {
 
 /// Says which epoch a base was folded up to that ends with this record.
 pub(super) fn say(folder: &Folder, last: u64, epoch: u64) -> io::Result<()> {
-    writeln!(folder.replace(FOLDED)?, "{last} {epoch}")
+    writeln!(folder.replace(BASE_FILE)?, "{last} {epoch}")
 }
 
-fn said(folder: &Folder) -> io::Result<String> {
+fn read_base(folder: &Folder) -> io::Result<String> {
     let mut said = String::new();
-    let file = folder.file(FOLDED, OFlags::RDONLY)?;
-    file.take(LONGEST).read_to_string(&mut said)?;
+    let file = folder.file(BASE_FILE, OFlags::RDONLY)?;
+    file.take(MAX_FILE).read_to_string(&mut said)?;
     Ok(said)
 }
 
@@ -143,7 +143,7 @@ fn first_epoch(folder: &Arc<Folder>, first: Option<&Segment>) -> Result<Option<u
             place: Where::Base { last },
             ..
         }) => {
-            let said = said(folder).unwrap_or_default();
+            let said = read_base(folder).unwrap_or_default();
             let said = said.trim_end().split_once(' ');
             let epoch = said.filter(|(of, _)| of.parse() == Ok(*last));
             Ok(epoch.and_then(|(_, epoch)| epoch.parse().ok()))

@@ -22,14 +22,14 @@ pub(super) trait Source: Send + 'static {
 
 /// A source, and what becomes of its frames.
 #[derive(Debug)]
-pub(super) struct Framed<S> {
+pub(super) struct FrameReader<S> {
     source: S,
     work: RowExtractor,
     /// The kernel's drops, as they were last read.
     no_room: u64,
 }
 
-impl<S: Source> Framed<S> {
+impl<S: Source> FrameReader<S> {
     pub(super) fn new(source: S, plan: &Plan, options: &Options) -> Self {
         Self {
             source,
@@ -40,7 +40,7 @@ impl<S: Source> Framed<S> {
     }
 }
 
-impl<S: Source> Capturing for Framed<S> {
+impl<S: Source> Capturing for FrameReader<S> {
     fn take(&mut self) -> Result<bool, String> {
         let taken = self.source.frames(|frame| self.work.frame(frame));
         taken.map_err(|error| error.to_string())

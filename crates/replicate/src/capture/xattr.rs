@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use rustix::fs::{getxattr, listxattr, removexattr};
 use rustix::io::Errno;
 
-use crate::record::Extended;
+use crate::record::Xattr;
 
 /// More than the kernel hands out.
-const LONGEST_LIST: usize = 1 << 20;
+const MAX_LIST: usize = 1 << 20;
 /// An attribute that only files with bytes and directories may have.
 const NEVER: &str = "user.lowroad";
 
 /// All extended attributes of an open file. None where the kernel does not tell their names.
-pub(super) fn read(descriptor: &OwnedFd) -> Result<Option<Vec<Extended>>, Errno> {
+pub(super) fn read(descriptor: &OwnedFd) -> Result<Option<Vec<Xattr>>, Errno> {
     let path = path_of(descriptor);
     let names = match growing(|room| listxattr(&path, room)) {
         Err(Errno::TOOBIG) => {
@@ -65,7 +65,7 @@ fn growing(
                 room.truncate(length);
                 return Ok(room);
             }
-            Err(Errno::RANGE) if room.len() < LONGEST_LIST => {
+            Err(Errno::RANGE) if room.len() < MAX_LIST => {
                 room.resize(room.len() * 4, 0);
             }
             Err(errno) => return Err(errno),

@@ -13,7 +13,7 @@ use super::tables::Tables;
 use crate::flow::{End, Flow, Timers};
 
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct KernelRows {
     ring: Ring,
     bell: Bell,
     timers: Timers,
@@ -22,7 +22,7 @@ pub(super) struct Outlet {
     parts: Option<Parts>,
 }
 
-impl Outlet {
+impl KernelRows {
     pub(super) fn new(ring: Ring, bell: Bell, settings: &Settings) -> Self {
         Self {
             ring,
@@ -62,7 +62,7 @@ impl Outlet {
         let flow = Flow::from(record);
         if let Some(parts) = &mut self.parts
             && !matches!(flow.end, End::Early | End::Full)
-            && (parts.has(&flow.key) || tables.beside(record.cpu, &record.key)?)
+            && (parts.has(&flow.key) || tables.is_on_other_cpu(record.cpu, &record.key)?)
         {
             parts.add(flow);
         } else {

@@ -11,7 +11,7 @@ use super::status::Progress;
 const STEPS: u64 = 256;
 
 #[derive(Debug)]
-pub(super) struct Confirmed {
+pub(super) struct Acknowledgements {
     /// Bytes. A replica counts from when it is no farther behind: one that gets all of a long log is waited
     /// for by nobody.
     within: u64,
@@ -21,15 +21,15 @@ pub(super) struct Confirmed {
 #[derive(Debug, Default)]
 struct State {
     /// The log's last record, and the bytes that were written with it.
-    last: Written,
+    last: WrittenEpochs,
     /// Others, in their order.
-    marks: VecDeque<Written>,
+    marks: VecDeque<WrittenEpochs>,
     /// By the part that ships to them, and their address.
     replicas: BTreeMap<(String, Option<SocketAddr>), Replica>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Written {
+struct WrittenEpochs {
     number: u64,
     bytes: u64,
 }
@@ -41,7 +41,7 @@ struct Replica {
     counts: bool,
 }
 
-impl Confirmed {
+impl Acknowledgements {
     pub(super) fn new(within: u64) -> Self {
         Self {
             within,
@@ -53,7 +53,7 @@ impl Confirmed {
     /// the log has its tree is a copy, and nothing that happens.
     pub(super) fn wrote(&self, number: u64, bytes: u64, ready: bool) {
         let state = &mut *self.state();
-        state.last = Written { number, bytes };
+        state.last = WrittenEpochs { number, bytes };
         if !ready {
             state.marks.clear();
             for replica in state.replicas.values_mut() {
@@ -72,7 +72,7 @@ impl Confirmed {
     }
 
     /// How far a part is that ships the log; none if it has stopped.
-    pub(super) fn told(&self, part: &str, progress: Option<&Progress>) {
+    pub(super) fn report(&self, part: &str, progress: Option<&Progress>) {
         let reached: Vec<_> = match progress {
             Some(Progress::Serve(_, status)) => {
                 let replicas = status.replicas.iter();

@@ -16,7 +16,7 @@ pub(crate) const ONE: Shape = Shape {
     classes: 2,
     packets: (3, 3),
 };
-pub(crate) const MANY: Shape = Shape {
+pub(crate) const LARGE: Shape = Shape {
     trees: 32,
     depth: 6,
     classes: 4,

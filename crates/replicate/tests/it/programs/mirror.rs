@@ -18,18 +18,18 @@ use crate::bed::recording::Recording;
 use crate::bed::trees::{What, differences};
 
 /// Far beyond what any wait here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
 /// A tree, its log, and a replica that follows it.
-pub(crate) struct Mirrored {
+pub(crate) struct MirrorBed {
     pub(crate) tree: PathBuf,
     recording: Option<Recording>,
     replica: Option<Replica>,
     copies: PathBuf,
 }
 
-impl Mirrored {
+impl MirrorBed {
     /// On two file systems; `None`, with the skip reported, where there are none.
     pub(crate) fn start(bed: &Bed, name: &str) -> Option<Self> {
         Self::start_on(bed, Format::Ext4, name)
@@ -88,7 +88,7 @@ impl Mirrored {
         assert_eq!(replica.reached().0, recording.epoch());
         replica.end().unwrap();
         let restored = self.copies.join("restored");
-        restore(&self.copies.join("log"), None, &restored, PRIVILEGED).unwrap();
+        restore(&self.copies.join("log"), None, &restored, AS_ROOT).unwrap();
         let all = [self.copies.join("replica/tree"), restored];
         for copy in &all {
             let mut differ = differences(&self.tree, copy);
@@ -102,19 +102,19 @@ impl Mirrored {
     /// The tree as of an epoch.
     pub(crate) fn restored(&self, epoch: u64) -> PathBuf {
         let to = self.copies.join(format!("epoch {epoch}"));
-        restore(&self.copies.join("log"), Some(epoch), &to, PRIVILEGED).unwrap();
+        restore(&self.copies.join("log"), Some(epoch), &to, AS_ROOT).unwrap();
         to
     }
 }
 
-const PRIVILEGED: restore::Options = restore::Options { privileged: true };
+const AS_ROOT: restore::Options = restore::Options { privileged: true };
 
 /// # Panics
 /// When it never is so.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < PATIENCE, "{what} never");
+        assert!(begun.elapsed() < TIMEOUT, "{what} never");
         thread::sleep(TICK);
     }
 }
@@ -134,7 +134,7 @@ pub(crate) fn kill_all(program: &mut Child) {
 }
 
 /// What a program says that must succeed.
-pub(crate) fn said(command: &mut Command) -> String {
+pub(crate) fn output_of(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
@@ -145,7 +145,7 @@ pub(crate) fn said(command: &mut Command) -> String {
 pub(crate) fn script(bed: &Bed, words: &str, tree: &Path) -> String {
     let mut command = Command::new("bash");
     command.args(["-euc", words, "bash"]).arg(tree);
-    said(command.current_dir(scratch(bed)))
+    output_of(command.current_dir(scratch(bed)))
 }
 
 /// A folder that anybody can write to, for a server's socket and what it says.

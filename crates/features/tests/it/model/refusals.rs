@@ -4,20 +4,20 @@ use std::path::Path;
 
 use features::model::Model;
 
-use super::{rows, saved};
+use super::{rows, saved_models};
 
 /// What is said of `forest-2` once its manifest or its trees were changed.
 fn refused(manifest: (&str, &str), trees: (&str, &str)) -> String {
     let scratch = tempfile::tempdir().unwrap();
     for (name, (from, to)) in [("forest-2.toml", manifest), ("forest-2.trees.json", trees)] {
-        let text = std::fs::read_to_string(saved::folder().join(name)).unwrap();
+        let text = std::fs::read_to_string(saved_models::folder().join(name)).unwrap();
         assert!(text.contains(from), "{from}");
         std::fs::write(scratch.path().join(name), text.replacen(from, to, 1)).unwrap();
     }
-    said(&scratch.path().join("forest-2.toml"))
+    error_of(&scratch.path().join("forest-2.toml"))
 }
 
-fn said(path: &Path) -> String {
+fn error_of(path: &Path) -> String {
     let error = Model::load(path).unwrap_err().to_string();
     assert!(!error.contains('\n'), "{error}");
     error
@@ -116,10 +116,10 @@ fn formats_beyond_what_is_compiled() {
     let scratch = tempfile::tempdir().unwrap();
     let change = |model: &str, trees: &str, from: &str, to: &str| {
         for name in [format!("{model}.toml"), format!("{model}.{trees}")] {
-            let text = std::fs::read_to_string(saved::folder().join(&name)).unwrap();
+            let text = std::fs::read_to_string(saved_models::folder().join(&name)).unwrap();
             std::fs::write(scratch.path().join(name), text.replace(from, to)).unwrap();
         }
-        said(&scratch.path().join(format!("{model}.toml")))
+        error_of(&scratch.path().join(format!("{model}.toml")))
     };
     for (model, trees, from, to, why) in [
         (
@@ -176,7 +176,7 @@ fn counts_that_a_file_does_not_bear_out() {
     let scratch = tempfile::tempdir().unwrap();
     let claim = |model: &str, trees: &str, changes: &[(&str, &str)]| {
         for name in [format!("{model}.toml"), format!("{model}.{trees}")] {
-            let mut text = std::fs::read_to_string(saved::folder().join(&name)).unwrap();
+            let mut text = std::fs::read_to_string(saved_models::folder().join(&name)).unwrap();
             if name.ends_with(trees) {
                 for (from, to) in changes {
                     assert!(text.contains(from), "{from}");
@@ -185,7 +185,7 @@ fn counts_that_a_file_does_not_bear_out() {
             }
             std::fs::write(scratch.path().join(name), text).unwrap();
         }
-        said(&scratch.path().join(format!("{model}.toml")))
+        error_of(&scratch.path().join(format!("{model}.toml")))
     };
     for many in ["4000000000", "18446744073709551615"] {
         let error = claim(
@@ -239,8 +239,8 @@ fn counts_that_a_file_does_not_bear_out() {
 
 #[test]
 fn rows_of_another_kind() {
-    let model = Model::load(&saved::folder().join("forest-2.toml")).unwrap();
-    let rows = rows(&saved::folder().join("rows.parquet"));
+    let model = Model::load(&saved_models::folder().join("forest-2.toml")).unwrap();
+    let rows = rows(&saved_models::folder().join("rows.parquet"));
     let schema = rows.schema();
     let without = |change: fn(arrow_schema::Field) -> arrow_schema::Field| {
         let fields = schema

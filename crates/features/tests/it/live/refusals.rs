@@ -9,14 +9,14 @@ use features::schema;
 use features::sink::{Mode, Series};
 
 use super::{find, in_namespace, plan, reads_headers_only, schema_for};
-use crate::common::Kept;
+use crate::common::MemorySink;
 
 #[test]
 fn what_a_datapath_cannot_do_is_refused_and_who_can_is_named() {
     if !sys::require::root() {
         return;
     }
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     let refusal = |name: &'static str, change: fn(&mut Plan)| {
         let mut plan = plan(1, schema_for(name), &kept);
         change(&mut plan);
@@ -82,7 +82,7 @@ fn who_keeps_flows_in_the_kernel_names_who_hands_up_packets() {
 /// Why a datapath does not start with a schema.
 fn refused(name: &'static str, schema: &str) -> Option<String> {
     let schema = schema::find(schema).unwrap();
-    let kept = Kept::default();
+    let kept = MemorySink::default();
     in_namespace(move |_, right| {
         let plan = Plan {
             tap: name == "af-xdp",

@@ -37,26 +37,26 @@ impl Backlog {
 
 /// Rows that were written without a score, so far.
 #[derive(Clone, Debug, Default)]
-pub struct Unscored(Arc<AtomicU64>);
+pub struct UnscoredRows(Arc<AtomicU64>);
 
-impl Unscored {
+impl UnscoredRows {
     pub fn rows(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Adds two columns to rows on their way to another sink.
-pub struct Scored {
+pub struct ScoringSink {
     inner: Box<dyn Sink>,
     scorer: Box<dyn Scorer>,
     schema: SchemaRef,
     backlog: Option<Backlog>,
-    unscored: Unscored,
+    unscored: UnscoredRows,
     /// Rows that could not be scored.
     lost: u64,
 }
 
-impl Scored {
+impl ScoringSink {
     /// `inner` takes rows of [`scored_schema`]. With a backlog, rows go unscored while it is long.
     pub fn new(
         inner: Box<dyn Sink>,
@@ -69,12 +69,12 @@ impl Scored {
             scorer,
             schema: scored_schema(rows),
             backlog,
-            unscored: Unscored::default(),
+            unscored: UnscoredRows::default(),
             lost: 0,
         }
     }
 
-    pub fn unscored(&self) -> Unscored {
+    pub fn unscored(&self) -> UnscoredRows {
         self.unscored.clone()
     }
 
@@ -103,7 +103,7 @@ impl Scored {
     }
 }
 
-impl Sink for Scored {
+impl Sink for ScoringSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let added = self.columns(batch).map_err(|why| {
             self.lost += count(batch);
@@ -139,9 +139,9 @@ fn number(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
-impl std::fmt::Debug for Scored {
+impl std::fmt::Debug for ScoringSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scored").finish_non_exhaustive()
+        f.debug_struct("ScoringSink").finish_non_exhaustive()
     }
 }
 

@@ -61,3 +61,4 @@ mod scrape;
 mod secrets;
 mod selection;
 mod service_units;
+mod stability;

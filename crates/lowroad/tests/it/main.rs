@@ -24,6 +24,7 @@ mod monitoring;
 mod netbench;
 mod netbench_agent;
 mod onnx;
+mod openapi;
 mod pcap_out;
 mod relay_attachment;
 mod relay_server;

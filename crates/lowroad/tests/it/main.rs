@@ -63,3 +63,4 @@ mod secrets;
 mod selection;
 mod service_units;
 mod stability;
+mod upgrade;

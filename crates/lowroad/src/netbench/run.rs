@@ -13,7 +13,7 @@ use process::limits;
 use process::shutdown::Shutdown;
 use units::{Rate, Size, Span};
 
-use super::live_view::{self, LiveView};
+use super::live_view::{self, Announcement, LiveView};
 use super::{box_plot, help, text};
 use crate::exit::{self, Failure, OrFail as _};
 
@@ -121,11 +121,13 @@ impl Run {
         if self.interval.is_none() {
             live_view::add_intervals(&mut plans);
         }
+        let mut announcement = Announcement::new(&plans, self.repeat, json);
         let mut all = Vec::new();
         // Rounds, not blocks: a drift over time affects all tests alike.
         for _ in 0..self.repeat {
             for plan in &plans {
-                let outcomes = self.measure(&mut client, plan, json, &shutdown)?;
+                let outcomes =
+                    self.measure(&mut client, plan, json, &shutdown, &mut announcement)?;
                 for outcome in &outcomes {
                     exit::print(&match json {
                         true => format!("{}\n", netbench::json::outcome(outcome, self.histogram)),
@@ -151,10 +153,12 @@ impl Run {
         plan: &Plan,
         json: bool,
         shutdown: &Shutdown,
+        announcement: &mut Announcement,
     ) -> Result<Vec<Outcome>, Failure> {
         let mut view = LiveView::new(plan);
         let mut printed = Ok(());
         let mut watch = |progress: &Progress| {
+            announcement.print();
             if let Some(interval) = progress
                 .interval
                 .as_ref()

@@ -1,6 +1,7 @@
 //! The text output of a test.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use netbench::client::Progress;
 use netbench::json::QUANTILES;
@@ -38,6 +39,16 @@ fn title(spec: &Spec) -> String {
         title += " reverse";
     }
     title
+}
+
+/// A time to plan with, rounded to what matters.
+pub(super) fn rounded(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 10.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
 }
 
 /// The title of an outcome, with its direction if there was another at the same time.

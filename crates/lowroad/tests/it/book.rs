@@ -1,4 +1,5 @@
-//! The blocks of the book print what it shows, and its links and flags exist: docs/check.py checks both.
+//! The blocks of the book print what it shows, and its links and flags exist: docs/check.py checks both. The pages of
+//! names are what docs/reference.py writes.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -19,6 +20,13 @@ fn flags_exist() {
         &mut python("python3"),
         &["flags", env!("CARGO_BIN_EXE_lowroad")],
     );
+}
+
+#[test]
+fn reference_pages_are_current() {
+    let mut command = Command::new("python3");
+    command.arg(format!("{ROOT}/docs/reference.py"));
+    check(&mut command, &["check", env!("CARGO_BIN_EXE_lowroad")]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use sys::require::{self, Class};
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const XTASK: &str = include_str!("../../../../xtask/src/main.rs");
 const CHECKS: &str = include_str!("../../../../xtask/src/check/mod.rs");
 /// Debian's own Python has Debian's PyYAML.
@@ -16,7 +16,7 @@ const TO_JSON: &str =
     "import json, sys, yaml; json.dump(list(yaml.safe_load_all(open(sys.argv[1]))), sys.stdout)";
 
 /// The files below a folder whose names end so.
-fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(ROOT).join(folder)];
     while let Some(folder) = folders.pop() {
@@ -35,7 +35,7 @@ fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
 }
 
 /// The documents of a YAML file.
-fn documents(path: &Path) -> Vec<Value> {
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let output = Command::new(PYTHON)
         .args(["-c", TO_JSON])
         .arg(path)
@@ -47,7 +47,7 @@ fn documents(path: &Path) -> Vec<Value> {
 }
 
 /// Whether YAML can be read; reports the skip if not.
-fn has_yaml() -> bool {
+pub(crate) fn has_yaml() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import yaml"]).output();
     let present = imported.is_ok_and(|output| output.status.success());
     if !present {

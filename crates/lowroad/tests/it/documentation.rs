@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::deployment::files;
 use crate::service_units::{has_systemd, units};
 
 const RELAY: &str = include_str!("../../../../docs/src/relay.md");
@@ -19,6 +20,33 @@ fn the_relay_page_lists_the_datapaths_there_are() {
     for datapath in relay::datapaths() {
         let row = format!("| `{}` |", datapath.name());
         assert!(RELAY_DATAPATHS.contains(&row), "{row} is missing");
+    }
+}
+
+#[test]
+fn troubleshooting_has_messages_of_the_code() {
+    const PAGE: &str = include_str!("../../../../docs/src/troubleshooting.md");
+    let sources = files("crates", &[".rs"]);
+    let sources = sources
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("/src/"));
+    // A text that goes on in the next line has a backslash at the end of the line.
+    let texts: Vec<String> = sources
+        .map(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            let mut lines = text.split("\\\n");
+            let first = lines.next().unwrap_or_default().to_owned();
+            lines.fold(first, |text, line| text + line.trim_start())
+        })
+        .collect();
+    let headings = PAGE.lines().filter(|line| line.starts_with("### "));
+    // Every second piece between backquotes is a message, or a word of one.
+    let messages = headings.flat_map(|heading| heading.split('`').skip(1).step_by(2));
+    let messages: Vec<&str> = messages.collect();
+    assert!(messages.len() > 20, "{messages:?}");
+    for message in messages {
+        let known = texts.iter().any(|text| text.contains(message));
+        assert!(known, "no source has the message of the entry `{message}`");
     }
 }
 

@@ -20,7 +20,7 @@ fn http(folder: &Path) -> String {
     format!("http = {{ listen = \"{ADDRESS}\", token_file = {token:?} }}\n{STREAM}")
 }
 
-fn with_token(mode: u32) -> (TempDir, String) {
+pub(crate) fn with_token(mode: u32) -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     fs::write(&path, format!("{TOKEN}\n")).unwrap();
@@ -31,7 +31,12 @@ fn with_token(mode: u32) -> (TempDir, String) {
 
 /// A request as a client with the token sends it, headers replaced by `changes` or, where those are
 /// empty, left out; the status and the body.
-fn ask(relay: &Relay, line: &str, changes: &[(&str, &str)], body: &str) -> (u16, String) {
+pub(crate) fn ask(
+    relay: &Relay,
+    line: &str,
+    changes: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
     let token = format!("Bearer {TOKEN}");
     let length = body.len().to_string();
     let mut text = format!("{line} HTTP/1.1\r\nConnection: close\r\n");

@@ -122,6 +122,9 @@ fn every_test_has_a_result() {
     assert_eq!(run(&least).status.code(), Some(2), "it needs --json");
     // In words there is a title for each, and a box for each that transacts.
     let said = run(&arguments);
+    let announced = String::from_utf8_lossy(&said.stderr);
+    let expected = format!("{} tests  this takes about ", names.len());
+    assert!(announced.starts_with(&expected), "{announced}");
     let text = String::from_utf8(said.stdout).unwrap();
     for name in names {
         let titles = text.lines().filter(|line| line.starts_with(name)).count();

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 use test_support::exposition::Page;
 
+use crate::openapi::Description;
 use crate::replicate_command::{lowroad, on_ext4, refused};
 use crate::scrape::{BOOK, series};
 
@@ -125,6 +126,10 @@ fn a_source_and_an_edge_keep_all() {
     }
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let status: Value = serde_json::from_str(&read("status.json")).unwrap();
+    let description = Description::read("replicate");
+    if let Some(description) = &description {
+        description.assert_result("status", &status);
+    }
     let [capture, serve] = &status["parts"].as_array().unwrap()[..] else {
         panic!("{status:#}");
     };
@@ -144,6 +149,9 @@ fn a_source_and_an_edge_keep_all() {
     assert_eq!(serve["counts"]["replicas"][0]["name"], "edge", "{serve:#}");
     assert_eq!(serve["lag_records"], 0, "{serve:#}");
     let edge: Value = serde_json::from_str(&read("edge.json")).unwrap();
+    if let Some(description) = &description {
+        description.assert_result("status", &edge);
+    }
     assert_eq!(edge["parts"][1]["kind"], "apply", "{edge:#}");
     assert!(edge["parts"][1]["lag_ms"].is_u64(), "{edge:#}");
     assert_metrics(&read);

@@ -11,3 +11,4 @@ mod page;
 mod pair;
 mod results;
 mod second_run;
+mod upgrade;

@@ -16,7 +16,6 @@ pub struct Status {
     pub ipv4: Routes,
     pub ipv6: Routes,
     pub changes: Changes,
-    #[serde(rename = "told")]
     pub plane_calls: PlaneCalls,
     /// Number of complete dumps, including the first.
     pub listings: u64,

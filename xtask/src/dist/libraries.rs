@@ -71,7 +71,12 @@ pub(super) fn libraries(headers: &str) -> impl Iterator<Item = &str> {
 pub(super) fn glibc_version(headers: &str) -> (u32, u32) {
     let words = headers.split_whitespace();
     let versions = words.filter_map(|word| {
-        let mut numbers = word.strip_prefix("GLIBC_")?.split('.');
+        // Packed relative relocations are a version without a number.
+        let version = match word.strip_prefix("GLIBC_")? {
+            "ABI_DT_RELR" => "2.36",
+            version => version,
+        };
+        let mut numbers = version.split('.');
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     });
     versions.max().unwrap_or_default()

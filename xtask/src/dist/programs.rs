@@ -39,6 +39,9 @@ pub(super) const AGENT: Program = Program {
     name: "netbench-agent",
 };
 
+/// A relative relocation takes one bit instead of 24 bytes; glibc reads them from 2.36 on.
+const PACKED_RELOCATIONS: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
+
 /// A program's file.
 #[derive(Clone, Debug)]
 pub(crate) struct Executable {
@@ -62,9 +65,23 @@ pub(super) fn build(profile: &str, commit: &str) -> Result<Vec<Executable>> {
         cargo.args(["--package", program.package, "--bin", program.name]);
     }
     cargo.env("LOWROAD_COMMIT", commit);
-    hide_folders(&mut cargo)?;
+    let folders = folder_names()?;
+    let prefixes = |option: &str| -> Vec<String> {
+        let names = folders.iter();
+        names
+            .map(|(folder, name)| format!("{option}={}={name}", folder.display()))
+            .collect()
+    };
+    let remap = prefixes("--remap-path-prefix");
+    let mut flags = rust_flags();
+    flags.extend_from_slice(&remap);
+    flags.push(PACKED_RELOCATIONS.to_owned());
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    let mut c_flags = vec![std::env::var("CFLAGS").unwrap_or_default()];
+    c_flags.extend(prefixes("-ffile-prefix-map"));
+    cargo.env("CFLAGS", c_flags.join(" ").trim());
     let messages = run::build(&mut cargo).context("the programs do not build")?;
-    let agent = agent::build(false)?;
+    let agent = agent::build_with(&remap)?;
     let programs = PROGRAMS
         .iter()
         .map(|program| (program, &messages))
@@ -117,33 +134,25 @@ fn executable(messages: &[Value], name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Has the compilers write other names for the folders of the sources, which differ from machine to machine.
-fn hide_folders(cargo: &mut Command) -> Result<()> {
+/// What the compilers write in the place of each folder of sources: the folders differ from machine to machine.
+fn folder_names() -> Result<Vec<(PathBuf, &'static str)>> {
     // Dependencies are unpacked when they are fetched, and only then have folders.
     run::quietly("cargo", &["fetch", "--locked", "--quiet"])?;
     let mut folders = vec![(crate::root().to_owned(), "/lowroad")];
-    folders.extend(
-        dependencies()?
-            .into_iter()
-            .map(|folder| (folder, "/crates")),
-    );
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let mut rust: Vec<String> = match std::env::var("CARGO_ENCODED_RUSTFLAGS") {
+    let dependencies = dependencies()?.into_iter();
+    folders.extend(dependencies.map(|folder| (folder, "/crates")));
+    Ok(folders)
+}
+
+/// The compiler flags in the environment.
+fn rust_flags() -> Vec<String> {
+    match std::env::var("CARGO_ENCODED_RUSTFLAGS") {
         Ok(flags) => flags.split('\x1f').map(str::to_owned).collect(),
-        Err(_) => variable("RUSTFLAGS")
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect(),
-    };
-    let mut c = vec![variable("CFLAGS")];
-    for (folder, name) in folders {
-        let folder = folder.display();
-        rust.push(format!("--remap-path-prefix={folder}={name}"));
-        c.push(format!("-ffile-prefix-map={folder}={name}"));
+        Err(_) => {
+            let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+            flags.split_whitespace().map(str::to_owned).collect()
+        }
     }
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\x1f"));
-    cargo.env("CFLAGS", c.join(" ").trim());
-    Ok(())
 }
 
 /// The folders into which cargo unpacks what it downloads, one for each registry.

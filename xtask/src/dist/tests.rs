@@ -256,6 +256,11 @@ Version References:
     let names: Vec<&str> = libraries::libraries(headers).collect();
     assert_eq!(names, ["libelf.so.1", "libc.so.6"]);
     assert_eq!(libraries::glibc_version(headers), (2, 34));
+    let packed = "    0x0fd0e42f 0x00 16 GLIBC_ABI_DT_RELR\n";
+    assert_eq!(
+        libraries::glibc_version(&format!("{headers}{packed}")),
+        (2, 36)
+    );
 }
 
 #[test]

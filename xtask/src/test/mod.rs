@@ -2,6 +2,7 @@
 
 mod aarch64;
 mod binaries;
+mod child;
 mod dependencies;
 mod documentation;
 mod queue;
@@ -195,9 +196,10 @@ fn run_tests(suites: &[Suite], options: &Options, tally: &mut Tally) -> Result<(
     let start = Instant::now();
     let with_guest = options.everything() && !options.no_guest;
     let shared = Mutex::new(&mut *tally);
-    let guest_ended = AtomicBool::new(false);
+    let guest_ended = AtomicBool::new(true);
     let (here, guest) = thread::scope(|scope| {
         let guest = (with_guest && !options.full).then(|| {
+            guest_ended.store(false, Ordering::Relaxed);
             scope.spawn(|| {
                 guest::run_and_report(suites, false, &shared);
                 guest_ended.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Runs each test in a process of its own under a deadline, two or more at a time.
+//! Runs each test in a process of its own under a deadline, as many at a time as keep the CPUs busy.
 //!
 //! A test that says it needs root is run again through sudo, where that is allowed: tests name
 //! their needs themselves, and everything else stays the user's.
@@ -6,15 +6,16 @@
 use std::io::{self, IsTerminal as _};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::binaries::Suite;
-use super::queue::{Queue, Test};
-use super::times::Times;
+use super::child;
+use super::queue::{Next, Queue, Running, Test};
+use super::times::{Cost, Times};
 use super::{Options, Tests};
 use crate::tally::{Outcome, Skip, Tally};
 
@@ -30,8 +31,10 @@ const REPORTED_TESTS: usize = 10;
 /// A test that took longer is named as it ends, with how far all are.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How often the spare worker looks whether it may begin.
-const SPARE_POLL: Duration = Duration::from_millis(200);
+/// How many CPUs the guest keeps busy: one thread emulates all of its own.
+const GUEST_CPUS: f64 = 1.0;
+/// How often a worker that waits looks whether the guest has ended.
+const GUEST_POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Run {
@@ -40,36 +43,41 @@ struct Run {
     /// The name in the repository's lists.
     canonical: String,
     took: Duration,
+    cpu: Duration,
 }
 
-/// Runs the tests. One more worker joins when `spare` is set: the CPU that the guest has used is free then.
+/// Runs the tests. Until `guest_ended` is set, the guest has one of the CPUs.
 pub(super) fn run(
     suites: &[Suite],
     options: &Options,
     tally: &Mutex<&mut Tally>,
-    spare: &AtomicBool,
+    guest_ended: &AtomicBool,
 ) -> Result<()> {
     let mut times = Times::load()?;
     let tests = suites.iter().flat_map(|suite| tests(suite, options));
     let queue = Queue::new(tests.collect(), &times);
-    let workers = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
+    let cpus = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
     let all = queue.len();
-    let queue = Mutex::new(queue);
+    let turns = Turns {
+        queue: Mutex::new(queue),
+        changed: Condvar::new(),
+        cpus: u32::try_from(cpus).map_or(f64::INFINITY, f64::from),
+        guest_ended,
+    };
     let runs = Mutex::new(Vec::new());
     let terminal = io::stderr().is_terminal();
     let work = || {
-        loop {
-            let Some(test) = locked(&queue).next() else {
-                break;
-            };
+        while let Some(running) = turns.begin() {
+            let test = &running.test;
             let start = Instant::now();
-            let outcome = run_one(&test, options);
+            let (outcome, cpu) = run_one(test, options);
             let took = start.elapsed();
-            locked(&queue).end(&test);
+            turns.end(&running);
             let run = Run {
                 name: test.name(),
                 canonical: test.binary.canonical(&test.path),
                 took,
+                cpu,
             };
             let mut runs = locked(&runs);
             report(&run, runs.len() + 1, all, terminal);
@@ -79,18 +87,9 @@ pub(super) fn run(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..workers {
+        for _ in 0..Queue::most_at_once(cpus) {
             scope.spawn(work);
         }
-        scope.spawn(|| {
-            while !spare.load(Ordering::Relaxed) {
-                if locked(&queue).len() == 0 {
-                    return;
-                }
-                thread::sleep(SPARE_POLL);
-            }
-            work();
-        });
     });
     if terminal {
         eprint!("\r\x1b[K");
@@ -101,7 +100,10 @@ pub(super) fn run(
     let slowest = slowest.map(|run| (run.name.clone(), run.took)).collect();
     locked(tally).set_slowest(slowest);
     if options.remember {
-        times.update(runs.into_iter().map(|run| (run.canonical, run.took)));
+        let costs = runs
+            .into_iter()
+            .map(|run| (run.canonical, Cost::new(run.took, run.cpu)));
+        times.update(costs);
         if matches!(options.tests, Tests::All) {
             let names: std::collections::HashSet<String> =
                 suites.iter().flat_map(Suite::canonical).collect();
@@ -110,6 +112,40 @@ pub(super) fn run(
         times.save()?;
     }
     Ok(())
+}
+
+/// Hands the tests to the workers.
+struct Turns<'a> {
+    queue: Mutex<Queue<'a>>,
+    /// A test has ended.
+    changed: Condvar,
+    cpus: f64,
+    guest_ended: &'a AtomicBool,
+}
+
+impl<'a> Turns<'a> {
+    /// The next test, once it may begin; none where all have begun.
+    fn begin(&self) -> Option<Running<'a>> {
+        let mut queue = locked(&self.queue);
+        loop {
+            let guest = match self.guest_ended.load(Ordering::Relaxed) {
+                true => 0.0,
+                false => GUEST_CPUS,
+            };
+            match queue.next(self.cpus - guest) {
+                Next::Begin(running) => return Some(running),
+                Next::End => return None,
+                Next::Wait => {}
+            }
+            let waited = self.changed.wait_timeout(queue, GUEST_POLL);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn end(&self, ended: &Running<'_>) {
+        locked(&self.queue).end(ended);
+        self.changed.notify_all();
+    }
 }
 
 /// Shows how far the run is: on a terminal always, in a log after long tests.
@@ -141,24 +177,26 @@ fn tests<'a>(suite: &'a Suite, options: &Options) -> Vec<Test<'a>> {
     }
 }
 
-fn run_one(test: &Test<'_>, options: &Options) -> Outcome {
+/// What becomes of a test, and the CPU time of that.
+fn run_one(test: &Test<'_>, options: &Options) -> (Outcome, Duration) {
     if test.opt_in && !options.full {
-        Outcome::Skipped(Skip::new("opt-in", "run by `./test --full`"))
-    } else {
-        match attempt(test, options, false) {
-            Outcome::Skipped(skip) if skip.reason == "needs root" && options.sudo => {
-                attempt(test, options, true)
-            }
-            Outcome::Skipped(skip) if skip.class == "opt-in" && options.full => {
-                Outcome::Failed(format!("--full runs what is opt-in: {}", skip.reason))
-            }
-            outcome => outcome,
+        let skip = Skip::new("opt-in", "run by `./test --full`");
+        return (Outcome::Skipped(skip), Duration::ZERO);
+    }
+    match attempt(test, options, false) {
+        (Outcome::Skipped(skip), _) if skip.reason == "needs root" && options.sudo => {
+            attempt(test, options, true)
         }
+        (Outcome::Skipped(skip), cpu) if skip.class == "opt-in" && options.full => {
+            let why = format!("--full runs what is opt-in: {}", skip.reason);
+            (Outcome::Failed(why), cpu)
+        }
+        attempted => attempted,
     }
 }
 
 /// Runs a test once. `timeout` ends it and everything it started in its process group.
-fn attempt(test: &Test<'_>, options: &Options, sudo: bool) -> Outcome {
+fn attempt(test: &Test<'_>, options: &Options, sudo: bool) -> (Outcome, Duration) {
     let deadline = if options.full {
         FULL_DEADLINE_S
     } else {
@@ -173,18 +211,21 @@ fn attempt(test: &Test<'_>, options: &Options, sudo: bool) -> Outcome {
     words.push(test.binary.program.display().to_string());
     words.extend(["--exact", "--nocapture", "--include-ignored"].map(str::to_owned));
     words.push(test.path.clone());
-    let output = Command::new(&words[0])
+    let mut command = Command::new(&words[0]);
+    command
         .args(&words[1..])
         .current_dir(&test.binary.folder)
         .env("CARGO_MANIFEST_DIR", &test.binary.folder)
         // The tally decides what a core skip means, after sudo had its turn.
         .env_remove("LOWROAD_REQUIRE")
         .envs(FULL.into_iter().filter(|_| options.full))
-        .stdin(Stdio::null())
-        .output();
-    match output {
-        Ok(output) => judge(&output, deadline),
-        Err(error) => Outcome::Failed(format!("{} does not start: {error}", words[0])),
+        .stdin(Stdio::null());
+    match child::run(&mut command) {
+        Ok((output, cpu)) => (judge(&output, deadline), cpu),
+        Err(error) => {
+            let why = format!("{} does not start: {error}", words[0]);
+            (Outcome::Failed(why), Duration::ZERO)
+        }
     }
 }
 

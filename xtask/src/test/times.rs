@@ -1,4 +1,4 @@
-//! How long tests took: a file of the repository, by which the longest begin first.
+//! How long tests took, and how much of a CPU: a file of the repository, by which tests begin.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,10 +11,34 @@ use anyhow::{Context, Result};
 const FILE: &str = "xtask/times.tsv";
 /// Shorter tests are left out: their order hardly matters, and the file stays small.
 const MIN_S: f64 = 0.5;
+/// In the place of CPU seconds that were never measured.
+const UNKNOWN: &str = "-";
 
-/// Seconds by a test's repository-wide name.
+/// What a run of a test took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cost {
+    pub(super) seconds: f64,
+    /// Of it and of the processes that it waited for; none where it was never measured.
+    pub(super) cpu_seconds: Option<f64>,
+}
+
+/// Costs by a test's repository-wide name.
 #[derive(Debug, Default)]
-pub(super) struct Times(BTreeMap<String, f64>);
+pub(super) struct Times(BTreeMap<String, Cost>);
+
+impl Cost {
+    pub(super) fn new(took: Duration, cpu: Duration) -> Self {
+        Self {
+            seconds: took.as_secs_f64(),
+            cpu_seconds: Some(cpu.as_secs_f64()),
+        }
+    }
+
+    /// How many CPUs the test kept busy on average.
+    pub(super) fn cpus(self) -> Option<f64> {
+        Some(self.cpu_seconds? / self.seconds.max(MIN_S))
+    }
+}
 
 impl Times {
     /// The remembered times; without the file, none.
@@ -28,19 +52,22 @@ impl Times {
 
     pub(super) fn parse(text: &str) -> Result<Self> {
         let line = |(number, line): (usize, &str)| {
-            let (seconds, name) = line
-                .split_once('\t')
-                .with_context(|| format!("{FILE}:{}: seconds, a tab, a name", number + 1))?;
-            let seconds = seconds
-                .parse()
-                .with_context(|| format!("{FILE}:{}: {seconds}", number + 1))?;
-            Ok((name.to_owned(), seconds))
+            let expected = || format!("{FILE}:{}: seconds, CPU seconds, a name", number + 1);
+            let mut columns = line.splitn(3, '\t');
+            let mut column = || columns.next().with_context(expected);
+            let [seconds, cpu_seconds, name] = [column()?, column()?, column()?];
+            let known = Some(cpu_seconds).filter(|column| *column != UNKNOWN);
+            let cost = Cost {
+                seconds: seconds.parse().with_context(expected)?,
+                cpu_seconds: known.map(str::parse).transpose().with_context(expected)?,
+            };
+            Ok((name.to_owned(), cost))
         };
         let times: Result<_> = text.lines().enumerate().map(line).collect();
         times.map(Self)
     }
 
-    pub(super) fn seconds(&self, test: &str) -> Option<f64> {
+    pub(super) fn cost(&self, test: &str) -> Option<Cost> {
         self.0.get(test).copied()
     }
 
@@ -48,15 +75,14 @@ impl Times {
     /// in the file, and count as nothing.
     pub(super) fn average(&self, tests: usize) -> f64 {
         let count = u32::try_from(tests.max(1)).unwrap_or(u32::MAX);
-        self.0.values().sum::<f64>() / f64::from(count)
+        self.0.values().map(|cost| cost.seconds).sum::<f64>() / f64::from(count)
     }
 
-    /// Replaces the times of the tests that ran.
-    pub(super) fn update(&mut self, ran: impl IntoIterator<Item = (String, Duration)>) {
-        for (name, took) in ran {
-            let seconds = took.as_secs_f64();
-            if seconds > MIN_S {
-                self.0.insert(name, seconds);
+    /// Replaces the costs of the tests that ran.
+    pub(super) fn update(&mut self, ran: impl IntoIterator<Item = (String, Cost)>) {
+        for (name, cost) in ran {
+            if cost.seconds > MIN_S {
+                self.0.insert(name, cost);
             } else {
                 self.0.remove(&name);
             }
@@ -74,10 +100,13 @@ impl Times {
 
     fn text(&self) -> String {
         let mut tests: Vec<_> = self.0.iter().collect();
-        tests.sort_by(|a, b| b.1.total_cmp(a.1));
-        tests.iter().fold(String::new(), |mut text, (name, took)| {
+        tests.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
+        tests.iter().fold(String::new(), |mut text, (name, cost)| {
+            let seconds = cost.seconds;
+            let cpu_seconds = cost.cpu_seconds.map(|seconds| format!("{seconds:.1}"));
+            let cpu_seconds = cpu_seconds.as_deref().unwrap_or(UNKNOWN);
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{took:.1}\t{name}");
+            let _ = writeln!(text, "{seconds:.1}\t{cpu_seconds}\t{name}");
             text
         })
     }
@@ -89,13 +118,19 @@ mod tests {
 
     #[test]
     fn short_tests_are_forgotten() {
-        let mut times = Times::parse("3.0\tsys a\n2.0\tsys b\n1.0\tsys c\n").unwrap();
+        let text = "3.0\t1.0\tsys a\n2.0\t-\tsys b\n1.0\t0.0\tsys c\n";
+        let mut times = Times::parse(text).unwrap();
+        let cost = |seconds| Cost {
+            seconds,
+            cpu_seconds: Some(0.1),
+        };
         times.update([
-            ("sys a".to_owned(), Duration::from_millis(100)),
-            ("sys d".to_owned(), Duration::from_secs(7)),
+            ("sys a".to_owned(), cost(0.1)),
+            ("sys d".to_owned(), cost(7.0)),
         ]);
         times.retain(|name| name != "sys c");
-        assert_eq!(times.text(), "7.0\tsys d\n2.0\tsys b\n");
+        assert_eq!(times.text(), "7.0\t0.1\tsys d\n2.0\t-\tsys b\n");
         assert!(Times::parse("sys a\n").is_err());
+        assert!(Times::parse("1.0\tsys a\n").is_err());
     }
 }

@@ -190,6 +190,8 @@ fn around<A: Address>(rules: &[Rule<A>], count: usize) -> Vec<Key<A>> {
 }
 
 fn generated<A: Wire>() {
+    // A kernel that is emulated takes a millisecond for each.
+    let of_each = 500 * sys::require::fuzz().min(3) as usize;
     let space = Space::new();
     let mut xdp = plane(&space);
     for (kind, count) in Kind::ALL
@@ -197,9 +199,9 @@ fn generated<A: Wire>() {
         .flat_map(|kind| [(kind, 40), (kind, 1000)])
     {
         let rules = generate::rules::<A>(kind, count, 3);
-        let keys = around(&rules, 1500).into_iter();
-        let keys = keys.chain(generate::keys_within::<A>(&rules, 1500, 4));
-        let keys = usable(keys.chain(generate::keys_anywhere::<A>(1500, 5)));
+        let keys = around(&rules, of_each).into_iter();
+        let keys = keys.chain(generate::keys_within::<A>(&rules, of_each, 4));
+        let keys = usable(keys.chain(generate::keys_anywhere::<A>(of_each, 5)));
         check(&space, &mut xdp, rules, &keys);
     }
 }

@@ -51,9 +51,9 @@ pub(super) enum Next<'a> {
 /// What a test counts for that was not measured, as a short one: as much as the average of those that were.
 const UNKNOWN_CPUS: f64 = 0.5;
 /// The least that a test counts for: one that waits starts processes and has them scheduled all the same.
-const MIN_CPUS: f64 = 0.1;
+const MIN_CPUS: f64 = 0.25;
 /// How many tests may run for each CPU, whatever they compute: each takes memory as well.
-const MAX_TESTS_PER_CPU: usize = 4;
+const MAX_TESTS_PER_CPU: usize = 3;
 
 impl Test<'_> {
     /// The name that people read: package, program and path.

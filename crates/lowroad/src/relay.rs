@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use control::{Client, ready};
 use datapath::Missing;
 use netdev::policy::{Check, UnknownCheck};
@@ -109,6 +109,9 @@ struct NewStream {
     /// Release a latch after this long without a packet from its holder
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     latch_timeout: Span,
+    /// Send packets with this TTL, and accept TTL 1 [default: one less than on arrival]
+    #[arg(long, value_parser = value_parser!(u8).range(1..))]
+    ttl: Option<u8>,
     /// Skip these checks of the kernel on a fast path, such as nft-input
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = local_check)]
     bypass: Vec<Check>,
@@ -140,8 +143,8 @@ enum SubscriberVerb {
         /// Send packets through this interface; required for groups
         #[arg(long)]
         interface: Option<String>,
-        /// Set the TTL; only for groups
-        #[arg(long)]
+        /// Send packets with this TTL [default: the stream's]
+        #[arg(long, value_parser = value_parser!(u8).range(1..))]
         ttl: Option<u8>,
         /// Remove the subscriber after this long unless it is added again
         #[arg(long, value_name = "DURATION")]
@@ -332,6 +335,7 @@ fn described(new: NewStream) -> Result<StreamSpec, Failure> {
         work: None,
         fec: None,
         latch_timeout: new.latch_timeout,
+        ttl: new.ttl,
         bypass: new.bypass,
         multicast: new.multicast_interface.map(|interface| Multicast {
             interface,

@@ -152,6 +152,7 @@ mod tests {
             ("\"any\"", "[]", 5),
             ("192.0.2.1", "239.1.1.1", 3),
             ("source = \"any\"", "source = \"any\"\nwork = \"2s\"", 6),
+            ("source = \"any\"", "source = \"any\"\nttl = 0", 6),
         ] {
             let message = read(&STREAM.replace(from, to)).unwrap_err();
             assert!(
@@ -183,7 +184,7 @@ mod tests {
                 "to = \"239.1.1.1:1\"",
                 "239.1.1.1 is a group: say interface",
             ),
-            ("to = \"192.0.2.4:1\"\nttl = 5", "ttl is for groups"),
+            ("to = \"192.0.2.4:1\"\nttl = 0", "ttl is 1 to 255"),
             (
                 "to = \"192.0.2.4:1\"\nfrom = \"[::1]:5\"",
                 "different families",

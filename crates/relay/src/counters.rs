@@ -128,7 +128,7 @@ pub enum DropReason {
     SourceDenied = 2,
     /// Over the stream's or the source's packet rate.
     RateLimited = 3,
-    /// TTL or hop limit 1 on arrival: forwarding again would be a loop.
+    /// TTL or hop limit 1 on arrival, and no TTL set for the copies: forwarding again would be a loop.
     TtlExceeded = 4,
     /// No route to the subscriber.
     NoRoute = 5,

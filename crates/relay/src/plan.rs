@@ -71,7 +71,7 @@ pub struct Stream {
     pub check_source: bool,
     pub limits: Limits,
     /// Datagrams that arrive with a smaller TTL are dropped (`ttl_exceeded`). 2, so that loops
-    /// die; 0 where every subscriber has a TTL of its own.
+    /// die; 0 where the TTL of every copy is set.
     pub min_ttl: u8,
     /// A fast path starts this stream diverted: see [`crate::handover`]. It counts when the stream enters the plan; a
     /// stream that is in it already stays on its path.

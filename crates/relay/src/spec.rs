@@ -41,6 +41,9 @@ pub struct StreamSpec {
     /// How long a latch survives its holder's silence.
     #[serde(default = "latch_timeout")]
     pub latch_timeout: Span,
+    /// TTL or hop limit of the copies; absent: one less than on arrival, so that datagrams with TTL 1 are dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u8>,
     /// What of the kernel's policy a fast path skips for this stream.
     #[serde(
         default,
@@ -103,7 +106,7 @@ pub struct SubscriberSpec {
     /// The interface packets leave by; groups and link-local addresses need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// A fixed TTL or hop limit; groups only.
+    /// TTL or hop limit of its copies instead of the stream's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u8>,
     /// How long it stays without being added again; absent: for good.
@@ -249,6 +252,7 @@ impl StreamSpec {
         self.check_loop(others).map_err(|what| ("listen", what))?;
         self.check_ingest()?;
         self.check_source().map_err(|what| ("source", what))?;
+        check_ttl(self.ttl).map_err(|what| ("ttl", what))?;
         if self.subscribers.len() > MAX_FANOUT {
             let message = format!(
                 "{} subscribers; {MAX_FANOUT} at most",
@@ -403,11 +407,7 @@ impl StreamSpec {
                 to.ip()
             ));
         }
-        if subscriber.ttl == Some(0) || (subscriber.ttl.is_some() && !is_group(to)) {
-            return Err(
-                "ttl is for groups, from 1 on: elsewhere it is one less than on arrival".into(),
-            );
-        }
+        check_ttl(subscriber.ttl)?;
         match subscriber.from {
             Some(from) if from.is_ipv4() != to.is_ipv4() => {
                 Err(format!("from {from} and to {to} are of different families"))
@@ -426,6 +426,14 @@ impl StreamSpec {
             self.listen.ip().is_unspecified() && self.listen.is_ipv4() == to.is_ipv4();
         self.listen == to
             || (listens_on_all && to.ip().is_loopback() && self.listen.port() == to.port())
+    }
+}
+
+/// No host forwards, and some do not take, a datagram with TTL 0.
+fn check_ttl(ttl: Option<u8>) -> Result<(), String> {
+    match ttl {
+        Some(0) => Err("ttl is 1 to 255".into()),
+        _ => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ source = ["10.0.0.0/8"]
 interfaces = ["eth0"]
 rate = { stream = "50kpps", source = "10kpps" }
 latch_timeout = "30s"
+ttl = 64
 multicast = { interface = "eth0", source = "10.0.0.9" }
 [[stream.subscriber]]
 name = "edge-1"

@@ -484,8 +484,14 @@ impl Stream {
 
     /// What `datapath` is asked to do for this stream, which starts `diverted` or not.
     pub(super) fn plan(&self, datapath: &str, diverted: bool) -> plan::Stream {
-        let fixed_ttl = |subscriber: &Subscriber| subscriber.spec.ttl.is_some();
-        let all_fixed = !self.subscribers.is_empty() && self.subscribers.iter().all(fixed_ttl);
+        let subscribers: Vec<_> = self
+            .subscribers
+            .iter()
+            .map(|subscriber| subscriber.plan(self.spec.ttl))
+            .collect();
+        let has_own_ttl = |subscriber: &plan::Subscriber| subscriber.ttl.is_some();
+        let all_fixed = self.spec.ttl.is_some()
+            || (!subscribers.is_empty() && subscribers.iter().all(has_own_ttl));
         plan::Stream {
             id: self.id,
             name: self.spec.name.clone(),
@@ -503,7 +509,7 @@ impl Stream {
             policy: self.policy.on(datapath).kernel.clone(),
             work: self.spec.per_packet(),
             diverted,
-            subscribers: self.subscribers.iter().map(Subscriber::plan).collect(),
+            subscribers,
         }
     }
 
@@ -591,13 +597,14 @@ impl Subscriber {
         }
     }
 
-    fn plan(&self) -> plan::Subscriber {
+    /// `ttl` is what its stream sets.
+    fn plan(&self, ttl: Option<u8>) -> plan::Subscriber {
         plan::Subscriber {
             id: self.id,
             name: self.spec.name.clone(),
             destination: scoped(self.spec.to, self.route.ifindex),
             source: self.source,
-            ttl: self.spec.ttl,
+            ttl: self.spec.ttl.or(ttl),
             next_hop: self.next_hop,
             userspace_only: self.userspace_only,
         }

@@ -31,13 +31,16 @@ struct Case {
 enum Step {
     /// A datagram with this payload from this address.
     Send(&'static str, &'static str),
+    /// The same with this TTL.
+    SendTtl(&'static str, &'static str, u8),
     Wait(Duration),
 }
-use Step::{Send, Wait};
+use Step::{Send, SendTtl, Wait};
 
 const LISTEN: &str = "listen = \"10.91.0.2:5004\"\n";
 const TO: &str = "to = \"10.91.1.2:6000\"\n";
 const FROM_BOTH: &[Step] = &[Send("a", FIRST), Send("b", SECOND)];
+const LAST_HOPS: &[Step] = &[SendTtl("a", FIRST, 1), SendTtl("b", FIRST, 2)];
 /// Copies of a group's stream come from the device that they leave by.
 const OUT1: &str = "10.91.1.1:5004";
 const TTL: u8 = 63;
@@ -154,6 +157,36 @@ const CASES: &[Case] = &[
         copies: &[("a", 1, OUT1, TTL), ("c", 1, OUT1, TTL)],
         drops: None,
     },
+    Case {
+        stream: "listen = \"239.91.0.1:5004\"\nsource = \"any\"\nmulticast = { interface = \"in0\" }",
+        subscriber: "",
+        steps: LAST_HOPS,
+        copies: &[("b", 1, OUT1, 1)],
+        drops: Some("{\"ttl_exceeded\":1}"),
+    },
+    Case {
+        // Senders to groups use TTL 1 unless told otherwise.
+        stream: "listen = \"239.91.0.1:5004\"\nsource = \"any\"\nmulticast = { interface = \"in0\" }\n\
+                 ttl = 33",
+        subscriber: "",
+        steps: LAST_HOPS,
+        copies: &[("a", 1, OUT1, 33), ("b", 1, OUT1, 33)],
+        drops: Some("{}"),
+    },
+    Case {
+        stream: "source = \"any\"\nttl = 33",
+        subscriber: "",
+        steps: LAST_HOPS,
+        copies: &[("a", 1, INGEST, 33), ("b", 1, INGEST, 33)],
+        drops: Some("{}"),
+    },
+    Case {
+        stream: "source = \"any\"\nttl = 33",
+        subscriber: "ttl = 7",
+        steps: LAST_HOPS,
+        copies: &[("a", 1, INGEST, 7), ("b", 1, INGEST, 7)],
+        drops: Some("{}"),
+    },
 ];
 
 impl Case {
@@ -184,23 +217,26 @@ impl Case {
         let capture = rig.capture();
         let mut copies = Vec::new();
         for step in self.steps {
-            match step {
-                Wait(time) => std::thread::sleep(*time),
-                Send(payload, from) => {
-                    let (to, mac) = if is_group {
-                        (GROUP, Some(GROUP_MAC))
-                    } else {
-                        (INGEST, None)
-                    };
-                    let packet = datagram(from, to, payload.as_bytes()).ttl(TTL + 1);
-                    let packet = match mac {
-                        Some(mac) => packet.macs(SENDER_MAC, mac),
-                        None => packet,
-                    };
-                    rig.inject(&packet.frame());
-                    copies.extend(delivered(&capture));
+            let (payload, from, ttl) = match *step {
+                Wait(time) => {
+                    std::thread::sleep(time);
+                    continue;
                 }
-            }
+                Send(payload, from) => (payload, from, TTL + 1),
+                SendTtl(payload, from, ttl) => (payload, from, ttl),
+            };
+            let (to, mac) = if is_group {
+                (GROUP, Some(GROUP_MAC))
+            } else {
+                (INGEST, None)
+            };
+            let packet = datagram(from, to, payload.as_bytes()).ttl(ttl);
+            let packet = match mac {
+                Some(mac) => packet.macs(SENDER_MAC, mac),
+                None => packet,
+            };
+            rig.inject(&packet.frame());
+            copies.extend(delivered(&capture));
         }
         let view = core.counters().remove(0);
         (copies, view.drops)

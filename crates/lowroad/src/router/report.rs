@@ -59,17 +59,20 @@ pub(super) fn rules_text(name: &str, rules: &RuleSet) -> String {
 }
 
 fn shadows_text(name: &str, set: &RuleSet) -> String {
-    let shadows = rules::find_shadows(set);
     let mut text = String::new();
-    if let Some(first) = first_place(name, set, &shadows) {
-        let count = shadows.count;
-        text += &format!(
-            "  shadowed: {count} rules whose packets an earlier rule matches all, the first at {first}\n"
-        );
-    }
-    if shadows.unknown > 0 {
-        let unknown = shadows.unknown;
-        text += &format!("  the last {unknown} rules are too many to tell which are shadowed\n");
+    for (family, shadows) in ["IPv4", "IPv6"].into_iter().zip(rules::find_shadows(set)) {
+        if let Some(first) = first_place(name, set, &shadows) {
+            let count = shadows.count;
+            text += &format!(
+                "  shadowed: {count} {family} rules whose packets an earlier rule matches all, the first at {first}\n"
+            );
+        }
+        if shadows.unknown > 0 {
+            let unknown = shadows.unknown;
+            text += &format!(
+                "  the last {unknown} {family} rules are too many to tell which are shadowed\n"
+            );
+        }
     }
     text
 }
@@ -119,17 +122,20 @@ pub(super) fn routes_json(name: &str, imported: &RouteImport) -> Value {
 }
 
 pub(super) fn rules_json(name: &str, rules: &RuleSet) -> Value {
-    let shadows = rules::find_shadows(rules);
+    let [v4, v6] = rules::find_shadows(rules);
+    let shadowed = |shadows: &Shadows| {
+        json!({
+            "count": shadows.count,
+            "first": first_place(name, rules, shadows),
+            "unknown": shadows.unknown,
+        })
+    };
     json!({
         "file": name,
         "v4": rules.v4.len(),
         "v6": rules.v6.len(),
         "origins": rules.origins.len(),
-        "shadowed": {
-            "count": shadows.count,
-            "first": first_place(name, rules, &shadows),
-            "unknown": shadows.unknown,
-        },
+        "shadowed": {"v4": shadowed(&v4), "v6": shadowed(&v6)},
         "notes": notes_json(name, rules),
     })
 }

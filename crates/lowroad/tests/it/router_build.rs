@@ -40,13 +40,20 @@ fn says_what_became_of_every_line() {
 fn says_which_rules_are_shadowed() {
     let folder = tempfile::tempdir().unwrap();
     let same = "drop,10.0.0.0/8,tcp\n".repeat(1000);
-    let rules = format!("action,source,protocol\n{same}accept,10.1.0.0/16,udp\n");
+    // Rules without addresses are for both families.
+    let both = "accept,,udp\naccept,,udp\n";
+    let rules = format!("action,source,protocol\n{same}accept,10.1.0.0/16,udp\n{both}");
     let rules = file(folder.path(), "fw.csv", &rules);
     let text = done(&["build", "--rules", &rules]);
-    let wanted = "  shadowed: 999 rules whose packets an earlier rule matches all, the first at ";
-    assert!(text.contains(&format!("{wanted}{rules}:3\n")), "{text}");
+    for (count, line) in [("1000 IPv4", 3), ("1 IPv6", 1004)] {
+        let wanted = format!(
+            "  shadowed: {count} rules whose packets an earlier rule matches all, the first at {rules}:{line}\n"
+        );
+        assert!(text.contains(&wanted), "{wanted}: {text}");
+    }
     let account = json(&["build", "--rules", &rules]);
-    assert_eq!(account["rules"]["shadowed"]["count"], 999);
+    let shadowed = &account["rules"]["shadowed"];
+    assert_eq!((&shadowed["v4"]["count"], &shadowed["v6"]["count"]), (&1000.into(), &1.into()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::RuleSet;
 /// Comparisons of rules that are made at most, in about a second.
 const WORK: usize = 20_000_000;
 
-/// The shadowed rules of a set.
+/// The shadowed rules of one address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shadows {
     pub count: usize,
@@ -20,14 +20,9 @@ pub struct Shadows {
     pub unknown: usize,
 }
 
-/// Counts the shadowed rules of both families. Rules that several others cover together are not among them.
-pub fn find_shadows(set: &RuleSet) -> Shadows {
-    let (v4, v6) = (of_family(&set.v4), of_family(&set.v6));
-    Shadows {
-        count: v4.count + v6.count,
-        first: [v4.first, v6.first].into_iter().flatten().min(),
-        unknown: v4.unknown + v6.unknown,
-    }
+/// Finds the shadowed rules of IPv4 and those of IPv6. Rules that several others cover together are not among them.
+pub fn find_shadows(set: &RuleSet) -> [Shadows; 2] {
+    [of_family(&set.v4), of_family(&set.v6)]
 }
 
 /// Whether all packets of `inner` fall under `outer`.
@@ -147,7 +142,8 @@ mod tests {
                 v4: rules,
                 ..RuleSet::default()
             };
-            let found = find_shadows(&set);
+            let [found, v6] = find_shadows(&set);
+            assert_eq!(v6, Shadows::default());
             assert_eq!(
                 (found.count, found.first, found.unknown),
                 (covered.len(), covered.first().copied(), 0)

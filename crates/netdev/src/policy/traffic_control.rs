@@ -1,6 +1,6 @@
 //! What traffic control does with the packets of a device: programs and filters of others, and queueing disciplines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, io};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -20,6 +20,8 @@ const ATTEMPTS: usize = 8;
 pub(super) struct Reader {
     client: Client,
     netlink: Netlink,
+    /// Devices that were read, each time counted.
+    device_reads: u64,
 }
 
 /// The traffic control of a network namespace at one moment.
@@ -58,13 +60,21 @@ impl Reader {
         Ok(Self {
             client: Client::new(NETLINK_ROUTE).map_err(Error::Socket)?,
             netlink: Netlink::new()?,
+            device_reads: 0,
         })
     }
 
-    /// Reads what is on these devices.
-    pub(super) fn read(&mut self, links: &[Link]) -> Result<TrafficControl, Error> {
+    pub(super) fn device_reads(&self) -> u64 {
+        self.device_reads
+    }
+
+    /// Reads what is on these links. Given `known`, it reads again only what is on these devices and those below them.
+    pub(super) fn read(
+        &mut self,
+        links: &[Link],
+        known: Option<(&TrafficControl, &BTreeSet<u32>)>,
+    ) -> Result<TrafficControl, Error> {
         let mut control = TrafficControl::default();
-        let disciplines = self.disciplines()?;
         for link in links {
             if let (Some(_), Some(lower)) = (link.vlan, link.link) {
                 control.below.entry(link.index).or_default().push(lower);
@@ -73,6 +83,17 @@ impl Reader {
                 let ports = control.below.entry(controller).or_default();
                 ports.push(link.index);
             }
+        }
+        let read_again = known.map(|(before, devices)| (before, control.with_lower(devices)));
+        let disciplines = self.disciplines()?;
+        for link in links {
+            if let Some((before, devices)) = &read_again
+                && !devices.contains(&link.index)
+            {
+                control.keep(before, link.index);
+                continue;
+            }
+            self.device_reads += 1;
             let of_link = disciplines.iter().filter(|(index, _)| *index == link.index);
             let of_link: Vec<&Discipline> = of_link.map(|(_, discipline)| discipline).collect();
             for direction in [Direction::Ingress, Direction::Egress] {
@@ -228,22 +249,40 @@ impl TrafficControl {
 
     /// What it does with packets on one side of a device and of those below it.
     pub(super) fn at(&self, direction: Direction, ifindex: u32) -> Verdict {
-        let side = match direction {
-            Direction::Ingress => &self.ingress,
-            Direction::Egress => &self.egress,
-        };
-        let mut waiting = vec![ifindex];
-        let mut seen = Vec::new();
+        let side = self.side(direction);
+        let devices = self.with_lower(&BTreeSet::from([ifindex]));
+        match devices.iter().find_map(|device| side.get(device)) {
+            Some(what) => Verdict::Kernel(what.clone()),
+            None => Verdict::Accept,
+        }
+    }
+
+    /// These devices and all below them.
+    fn with_lower(&self, devices: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut waiting: Vec<u32> = devices.iter().copied().collect();
+        let mut found = BTreeSet::new();
         while let Some(ifindex) = waiting.pop() {
-            if let Some(what) = side.get(&ifindex) {
-                return Verdict::Kernel(what.clone());
-            }
-            if !seen.contains(&ifindex) {
-                seen.push(ifindex);
+            if found.insert(ifindex) {
                 waiting.extend(self.below.get(&ifindex).into_iter().flatten());
             }
         }
-        Verdict::Accept
+        found
+    }
+
+    /// Takes over what was on a device.
+    fn keep(&mut self, before: &Self, ifindex: u32) {
+        for direction in [Direction::Ingress, Direction::Egress] {
+            if let Some(what) = before.side(direction).get(&ifindex) {
+                self.side_mut(direction).insert(ifindex, what.clone());
+            }
+        }
+    }
+
+    fn side(&self, direction: Direction) -> &BTreeMap<u32, String> {
+        match direction {
+            Direction::Ingress => &self.ingress,
+            Direction::Egress => &self.egress,
+        }
     }
 
     fn side_mut(&mut self, direction: Direction) -> &mut BTreeMap<u32, String> {

@@ -5,27 +5,75 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Weak};
 
 use control::Error;
-use netdev::{Destination, Netlink, NextHop, NextHopTracker, UnresolvedReason};
+use netdev::{Address, Destination, Link, Netlink, NextHop, NextHopTracker, UnresolvedReason};
 
 use super::sockets;
 
-/// The relay's namespace: next hops are followed, the rest of its tables is read again now and then.
+/// The relay's namespace: next hops are followed, links and addresses are those of the last [`Machine::refresh`].
 #[derive(Debug)]
 pub(super) struct Machine {
     tracker: NextHopTracker,
     netlink: Netlink,
+    /// The error is why they cannot be read.
+    devices: Result<Devices, String>,
+    refreshes: u64,
     sockets: BTreeMap<SocketAddr, Weak<UdpSocket>>,
+}
+
+/// The links and addresses at one moment.
+#[derive(Debug, Default)]
+struct Devices {
+    links: Vec<Link>,
+    addresses: Vec<Address>,
 }
 
 impl Machine {
     /// `on_change` is called, from another thread, when a next hop has changed.
     pub(super) fn new(on_change: impl Fn() + Send + 'static) -> Result<Self, Error> {
         let tracker = NextHopTracker::start(move |_, _| on_change()).map_err(Error::failed)?;
-        Ok(Self {
+        let mut machine = Self {
             tracker,
             netlink: Netlink::new().map_err(Error::failed)?,
+            devices: Ok(Devices::default()),
+            refreshes: 0,
             sockets: BTreeMap::new(),
+        };
+        machine.refresh();
+        Ok(machine)
+    }
+
+    /// Reads the links and addresses again, once for all streams and subscribers that are looked at next.
+    pub(super) fn refresh(&mut self) {
+        self.refreshes += 1;
+        self.devices = self.read().map_err(|error| error.to_string());
+    }
+
+    /// How often links and addresses were read.
+    #[cfg(test)]
+    pub(super) fn refreshes(&self) -> u64 {
+        self.refreshes
+    }
+
+    fn read(&mut self) -> Result<Devices, netdev::Error> {
+        Ok(Devices {
+            links: self.netlink.links()?,
+            addresses: self.netlink.addresses()?,
         })
+    }
+
+    fn devices(&self) -> Result<&Devices, Error> {
+        self.devices.as_ref().map_err(Error::failed)
+    }
+
+    fn link(&self, ifindex: u32) -> Option<&Link> {
+        let links = &self.devices.as_ref().ok()?.links;
+        links.iter().find(|link| link.index == ifindex)
+    }
+
+    /// The name of a device, or its index if it is gone.
+    pub(super) fn name(&self, ifindex: u32) -> String {
+        let link = self.link(ifindex);
+        link.map_or_else(|| format!("interface {ifindex}"), |link| link.name.clone())
     }
 
     /// The way to a destination, followed from now on.
@@ -65,23 +113,23 @@ impl Machine {
         Ok(socket)
     }
 
-    pub(super) fn interface(&mut self, name: &str) -> Result<u32, Error> {
-        let link = self.netlink.link_by_name(name);
+    pub(super) fn interface(&self, name: &str) -> Result<u32, Error> {
+        let links = &self.devices()?.links;
+        let link = links.iter().find(|link| link.name == name);
         link.map(|link| link.index)
-            .map_err(|_| Error::bad_request(format!("there is no interface \"{name}\"")))
+            .ok_or_else(|| Error::bad_request(format!("there is no interface \"{name}\"")))
     }
 
     /// The link-layer address of an interface, if it is there.
-    pub(super) fn mac(&mut self, ifindex: u32) -> Option<[u8; 6]> {
-        Some(self.netlink.link_by_index(ifindex).ok()?.mac)
+    pub(super) fn mac(&self, ifindex: u32) -> Option<[u8; 6]> {
+        self.link(ifindex).map(|link| link.mac)
     }
 
     /// The interfaces a stream comes in by when it names none: those that have one of its ingest
     /// addresses, or every one that is up when none has; and the loopback, by which this machine's
     /// own datagrams come.
-    pub(super) fn interfaces(&mut self, ingest: &[SocketAddr]) -> Result<Vec<u32>, Error> {
-        let links = self.netlink.links().map_err(Error::failed)?;
-        let addresses = self.netlink.addresses().map_err(Error::failed)?;
+    pub(super) fn interfaces(&self, ingest: &[SocketAddr]) -> Result<Vec<u32>, Error> {
+        let Devices { links, addresses } = self.devices()?;
         let usable: Vec<u32> = links
             .iter()
             .filter(|link| link.up && !link.loopback)
@@ -100,10 +148,9 @@ impl Machine {
     }
 
     /// The machine's IPv4 addresses, and the first and last ones of their networks, which are broadcast addresses.
-    pub(super) fn kernel_sources(&mut self) -> Result<BTreeSet<Ipv4Addr>, Error> {
-        let addresses = self.netlink.addresses().map_err(Error::failed)?;
+    pub(super) fn kernel_sources(&self) -> Result<BTreeSet<Ipv4Addr>, Error> {
         let mut sources = BTreeSet::new();
-        for own in addresses {
+        for own in &self.devices()?.addresses {
             let IpAddr::V4(address) = own.address else {
                 continue;
             };
@@ -118,10 +165,10 @@ impl Machine {
     }
 
     /// The machine's own addresses that a wildcard of this family stands for.
-    pub(super) fn own_addresses(&mut self, v4: bool) -> Result<Vec<IpAddr>, Error> {
-        let addresses = self.netlink.addresses().map_err(Error::failed)?;
+    pub(super) fn own_addresses(&self, v4: bool) -> Result<Vec<IpAddr>, Error> {
+        let addresses = &self.devices()?.addresses;
         let mut own: Vec<_> = addresses
-            .into_iter()
+            .iter()
             .filter(|own| own.address.is_ipv4() == v4 && !own.tentative)
             .map(|own| own.address)
             .collect();

@@ -93,18 +93,7 @@ impl Core {
                 thread.unpark();
             }
         };
-        let mut state = State {
-            datapaths: crate::datapaths(),
-            cpus: config.cpus.clone(),
-            machine: Machine::new(wake)?,
-            policy: PolicyMonitor::new().map_err(Error::failed)?,
-            kernel_sources: BTreeSet::new(),
-            streams: Vec::new(),
-            instances: BTreeMap::new(),
-            finals: BTreeMap::new(),
-            next_stream: 0,
-            next_subscriber: 0,
-        };
+        let mut state = State::new(config.cpus.clone(), wake)?;
         for spec in &config.streams {
             state.open(spec.clone())?;
         }
@@ -161,22 +150,7 @@ impl Core {
 
     /// Adds a stream with its subscribers and starts relaying it.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<(), Error> {
-        let mut state = self.lock();
-        state.check(&spec)?;
-        let (name, datapath) = (spec.name.clone(), spec.datapath.clone());
-        let added = state.open(spec).and_then(|()| {
-            let at = state.find(&name)?;
-            state.policy.refresh();
-            state.ask_policy_of(at);
-            state.apply(&datapath)
-        });
-        if added.is_err()
-            && let Ok(at) = state.find(&name)
-        {
-            state.forget_stream(at);
-            let _restored = state.apply(&datapath);
-        }
-        added
+        self.lock().add_stream(spec)
     }
 
     /// Stops relaying a stream and closes its sockets.
@@ -196,6 +170,7 @@ impl Core {
         let mut state = self.lock();
         let at = state.find(stream)?;
         state.streams[at].settled()?;
+        state.machine.refresh();
         let renewed = |known: &SubscriberSpec| SubscriberSpec {
             expires: spec.expires,
             ..known.clone()
@@ -296,14 +271,66 @@ impl Shared {
 
     /// Follows the machine until the relay stops.
     fn run_follower(&self) {
+        let mut due = Instant::now();
         while !self.stopping.load(Ordering::SeqCst) {
-            self.lock().follow();
-            thread::park_timeout(FOLLOW_INTERVAL);
+            let now = Instant::now();
+            if now >= due {
+                self.lock().follow(Extent::All);
+                due = Instant::now() + FOLLOW_INTERVAL;
+            } else {
+                self.lock().follow(Extent::NextHops);
+            }
+            thread::park_timeout(due.saturating_duration_since(Instant::now()));
         }
     }
 }
 
+/// What the follower looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// The streams whose next hops, interfaces or addresses have changed: a next hop has.
+    NextHops,
+    /// The whole policy of the kernel as well, which not every change is announced of.
+    All,
+}
+
 impl State {
+    fn new(cpus: Vec<usize>, on_change: impl Fn() + Send + 'static) -> Result<Self, Error> {
+        Ok(Self {
+            datapaths: crate::datapaths(),
+            cpus,
+            machine: Machine::new(on_change)?,
+            policy: PolicyMonitor::new().map_err(Error::failed)?,
+            kernel_sources: BTreeSet::new(),
+            streams: Vec::new(),
+            instances: BTreeMap::new(),
+            finals: BTreeMap::new(),
+            next_stream: 0,
+            next_subscriber: 0,
+        })
+    }
+
+    /// Adds a stream. What the kernel has is read once, and of the devices only those of this stream are asked about: the
+    /// follower looks at the others.
+    fn add_stream(&mut self, spec: StreamSpec) -> Result<(), Error> {
+        self.check(&spec)?;
+        let (name, datapath) = (spec.name.clone(), spec.datapath.clone());
+        self.machine.refresh();
+        let added = self.open(spec).and_then(|()| {
+            let at = self.find(&name)?;
+            self.policy.refresh_devices(&self.streams[at].devices());
+            self.ask_policy_of(at);
+            self.apply(&datapath)
+        });
+        if added.is_err()
+            && let Ok(at) = self.find(&name)
+        {
+            self.forget_stream(at);
+            let _restored = self.apply(&datapath);
+        }
+        added
+    }
+
     fn find(&self, name: &str) -> Result<usize, Error> {
         let named = |stream: &Stream| stream.spec.name == name;
         self.streams
@@ -439,9 +466,11 @@ impl State {
 
     /// Takes over what changed on the machine: routes, neighbours, addresses, interfaces,
     /// subscribers whose time is over, datapaths that failed.
-    fn follow(&mut self) {
+    fn follow(&mut self, extent: Extent) {
         let now = Instant::now();
+        self.machine.refresh();
         let mut stale: Vec<String> = Vec::new();
+        let mut devices = BTreeSet::new();
         let mut gone = Vec::new();
         for stream in &mut self.streams {
             let expired = |subscriber: &mut stream::Subscriber| {
@@ -455,6 +484,7 @@ impl State {
             if changed {
                 stale.extend(stream.place.datapath.clone());
                 stream.policy_version = None;
+                devices.extend(stream.devices());
             }
         }
         for subscriber in &gone {
@@ -463,7 +493,10 @@ impl State {
         if self.follow_addresses() {
             stale.extend(self.instances.keys().cloned());
         }
-        self.policy.refresh();
+        match extent {
+            Extent::NextHops => self.policy.refresh_devices(&devices),
+            Extent::All => self.policy.refresh(),
+        }
         for at in 0..self.streams.len() {
             let asked = self.streams[at].policy_version == Some(self.policy.version());
             if !asked && self.ask_policy_of(at) {
@@ -510,7 +543,68 @@ fn total(past: &StreamCounters, present: impl Iterator<Item = StreamCounters>) -
 
 #[cfg(test)]
 mod tests {
-    use super::free_slot;
+    use netdev::{LinkSpec, Netlink};
+    use sys::netns::{self, Namespace};
+
+    use super::{State, free_slot};
+
+    /// A namespace with so many pairs of devices, the address 10.9.N.1 on the first of each.
+    fn with_devices(pairs: u8) -> Option<(String, Namespace)> {
+        if !sys::require::root() {
+            return None;
+        }
+        let name = format!("lr-bed-{}-lookups", sys::owner::Owner::current());
+        let namespace = Namespace::create(&name).unwrap();
+        let add = || {
+            let mut netlink = Netlink::new().unwrap();
+            for pair in 0..pairs {
+                let names = [format!("a{pair}"), format!("b{pair}")];
+                let specs = names.each_ref().map(|name| LinkSpec::new(name).up());
+                netlink
+                    .add_veth(&specs[0], &LinkSpec::new(&names[1]))
+                    .unwrap();
+                let index = |netlink: &mut Netlink, name| netlink.link_by_name(name).unwrap().index;
+                let ends = names.each_ref().map(|name| index(&mut netlink, name));
+                netlink
+                    .set_link(ends[1], &LinkSpec::unnamed().up())
+                    .unwrap();
+                let address = [10, 9, pair, 1].into();
+                netlink.add_addresses(&[(ends[0], address, 24)]).unwrap();
+            }
+        };
+        namespace.run(add).unwrap();
+        Some((name, namespace))
+    }
+
+    #[test]
+    fn an_added_stream_costs_the_same_whatever_runs() {
+        const STREAMS: u8 = 12;
+        let Some((name, namespace)) = with_devices(STREAMS) else {
+            return;
+        };
+        let add = || {
+            let mut state = State::new(Vec::new(), || {}).unwrap();
+            let mut costs = Vec::new();
+            for stream in 0..STREAMS {
+                let before = (state.machine.refreshes(), state.policy.device_reads());
+                let spec = format!(
+                    "{{\"name\":\"s{stream}\",\"listen\":\"10.9.{stream}.1:5004\",\"datapath\":\"recv\",\
+                     \"source\":\"any\",\"interfaces\":[\"a{stream}\"],\
+                     \"subscriber\":[{{\"name\":\"r\",\"to\":\"10.9.{stream}.2:6000\"}}]}}"
+                );
+                state
+                    .add_stream(serde_json::from_str(&spec).unwrap())
+                    .unwrap();
+                let after = (state.machine.refreshes(), state.policy.device_reads());
+                costs.push((after.0 - before.0, after.1 - before.1));
+            }
+            costs
+        };
+        let costs = namespace.run(add).unwrap();
+        netns::remove(&name).unwrap();
+        // The links and addresses once, and the traffic control of the one device that it uses.
+        assert_eq!(costs, [(1, 1); STREAMS as usize]);
+    }
 
     #[test]
     fn slots_go_round_and_skip_what_is_used() {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use control::{Error, Kind};
 use netdev::policy::{AddressKind, Check, Flow, PolicyMonitor, Verdict};
-use netdev::{Destination, NextHop};
+use netdev::{Destination, NextHop, UnresolvedReason};
 use sys::multicast::Membership;
 
 use super::machine::{self, Machine};
@@ -176,7 +176,7 @@ impl Stream {
     }
 
     /// Says so when the address it comes in at is no longer this machine's.
-    fn absent_address(&self, machine: &mut Machine) -> Option<String> {
+    fn absent_address(&self, machine: &Machine) -> Option<String> {
         let address = self.spec.listen.ip();
         let concrete = !address.is_unspecified() && !address.is_multicast();
         let own = machine.own_addresses(address.is_ipv4()).ok()?;
@@ -223,6 +223,22 @@ impl Stream {
             }
         }
         before != self.policy
+    }
+
+    /// The devices that its packets come in and its copies leave by.
+    pub(super) fn devices(&self) -> BTreeSet<u32> {
+        let egress = self
+            .subscribers
+            .iter()
+            .filter_map(|subscriber| match subscriber.next_hop {
+                NextHop::Ready { ifindex, .. }
+                | NextHop::Unresolved(
+                    UnresolvedReason::LinkDown { ifindex }
+                    | UnresolvedReason::NoNeighbour { ifindex, .. },
+                ) => Some(ifindex),
+                NextHop::Unresolved(_) => None,
+            });
+        self.interfaces.iter().copied().chain(egress).collect()
     }
 
     /// What the kernel's policy comes to where this datapath has the stream.

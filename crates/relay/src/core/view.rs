@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 
 use control::metrics::MetricSet;
 use datapath::Detachment;
-use netdev::{Netlink, NextHop, UnresolvedReason};
+use netdev::{NextHop, UnresolvedReason};
 use serde::{Deserialize, Serialize};
 
 use super::instance::Counts;
+use super::machine::Machine;
 use super::stream::{Stream, Subscriber};
 use super::{Core, State, metrics, switch};
 use crate::counters::{DropReason, Drops, SubscriberCounters, Traffic};
@@ -101,7 +102,9 @@ impl Core {
 
     /// The forwarding paths of every stream, or of one.
     pub fn explain(&self, stream: Option<&str>) -> Result<Vec<Explanation>, control::Error> {
-        let state = self.lock();
+        let mut state = self.lock();
+        // The names of devices.
+        state.machine.refresh();
         let streams = match stream {
             None => &state.streams[..],
             Some(name) => std::slice::from_ref(&state.streams[state.find(name)?]),
@@ -155,7 +158,7 @@ impl State {
         let mut served = 0;
         for (subscriber, counts) in stream.subscribers.iter().zip(view.subscribers) {
             let refusal = if running {
-                refusal(stream, subscriber, fast.as_deref())
+                refusal(stream, subscriber, fast.as_deref(), &self.machine)
             } else {
                 Some("the datapath does not run; see the relay's log".into())
             };
@@ -204,6 +207,7 @@ fn refusal(
     stream: &Stream,
     subscriber: &Subscriber,
     fast: Option<&dyn FastPath>,
+    machine: &Machine,
 ) -> Option<String> {
     let since = subscriber.since.elapsed().as_secs();
     match (&subscriber.next_hop, fast) {
@@ -211,10 +215,10 @@ fn refusal(
             Some(format!("no route to {}", subscriber.spec.to.ip()))
         }
         (NextHop::Unresolved(UnresolvedReason::LinkDown { ifindex }), _) => {
-            Some(format!("{} is down or gone", interface_name(*ifindex)))
+            Some(format!("{} is down or gone", machine.name(*ifindex)))
         }
         (NextHop::Unresolved(UnresolvedReason::NoNeighbour { ifindex, gateway }), _) => {
-            let device = interface_name(*ifindex);
+            let device = machine.name(*ifindex);
             Some(format!(
                 "no neighbour entry for {gateway} on {device}; resolving it for {since} s"
             ))
@@ -228,12 +232,6 @@ fn refusal(
         (_, Some(fast)) => fast.slow_reason(stream.id, subscriber.id),
         (_, None) => None,
     }
-}
-
-/// The name of a device, or its index if it is gone.
-fn interface_name(ifindex: u32) -> String {
-    let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(ifindex));
-    link.map_or_else(|_| format!("interface {ifindex}"), |link| link.name)
 }
 
 /// What copies were lost although the way is open.

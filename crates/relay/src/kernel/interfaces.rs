@@ -81,7 +81,9 @@ fn all(plan: &Plan) -> BTreeSet<u32> {
 /// The link-layer address of each of these interfaces that is there.
 pub(crate) fn macs(plan: &Plan) -> Result<BTreeMap<u32, [u8; 6]>, Error> {
     let failed = |error| Error::failed("reading the interfaces' addresses", error);
-    let mut netlink = Netlink::new().map_err(failed)?;
-    let mut mac = |ifindex| Some((ifindex, netlink.link_by_index(ifindex).ok()?.mac));
-    Ok(all(plan).into_iter().filter_map(&mut mac).collect())
+    let links = Netlink::new().and_then(|mut netlink| netlink.links());
+    let wanted = all(plan);
+    let links = links.map_err(failed)?.into_iter();
+    let present = links.filter(|link| wanted.contains(&link.index));
+    Ok(present.map(|link| (link.index, link.mac)).collect())
 }

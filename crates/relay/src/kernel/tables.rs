@@ -50,8 +50,9 @@ pub(crate) struct Tables {
 struct State {
     groups: Groups,
     streams: BTreeMap<u32, InstalledStream>,
-    /// Every subscriber that has been counted, with its stream.
+    /// The subscribers whose counts are read, with their streams: those of the last plan, and those that left with it.
     subscribers: BTreeMap<u32, u32>,
+    /// The streams whose counts are read, likewise.
     counted: BTreeSet<u32>,
     /// Every egress device of a stream, as last seen.
     devices: BTreeMap<u32, EgressDevice>,
@@ -90,6 +91,26 @@ type Ingests = BTreeMap<(SocketAddr, u32), [u8; 6]>;
 struct SubscriberSplit<'a> {
     members: Vec<Member<'a>>,
     userspace_only: BTreeMap<SubscriberId, Option<String>>,
+}
+
+impl State {
+    /// Whoever took a stream or a subscriber out of an earlier plan has its last counts: without this, a reading of all
+    /// counts would cost more with each that has ever been there.
+    fn forget_counts(&mut self) {
+        let Self {
+            streams,
+            subscribers,
+            counted,
+            ..
+        } = self;
+        counted.retain(|id| streams.contains_key(id));
+        let present: BTreeSet<u32> = streams
+            .values()
+            .flat_map(|installed| &installed.plan.subscribers)
+            .map(|subscriber| subscriber.id.0)
+            .collect();
+        subscribers.retain(|id, _| present.contains(id));
+    }
 }
 
 impl Tables {
@@ -132,6 +153,7 @@ impl Tables {
         }
         let macs = interfaces::macs(plan)?;
         let mut state = self.state();
+        state.forget_counts();
         let planned: BTreeSet<u32> = plan.streams.iter().map(|stream| stream.id.0).collect();
         let gone: Vec<u32> = state
             .streams

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use relay::plan::Stream;
+use relay::plan::{Stream, StreamId, SubscriberId};
 
 use crate::common::frame::{Frame, ReceivedFrame};
 use crate::common::plan_rig::{DATAPATHS, INGEST, Rig, SENDER, assert_identities, plan, stream};
@@ -84,4 +84,28 @@ fn subscribers_come_and_go_without_a_gap_or_a_stray_copy() {
         assert_identities(stream(&counters));
     }
     assert_eq!(capture.rest(), []);
+}
+
+#[test]
+fn counts_are_read_of_what_is_there_only() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    for datapath in DATAPATHS {
+        let first = rig.stream(1, INGEST);
+        let mut running = rig.start(datapath, &plan(&first));
+        for number in 0..20 {
+            let mut next = first.clone();
+            next.id = StreamId(4 + number);
+            next.subscribers[0].id = SubscriberId(200 + number);
+            rig.relay.run(|| running.reconfigure(&plan(&next)).unwrap());
+        }
+        let counters = running.counters();
+        // The last two: the counts of the one that left are read once more.
+        let subscribers = counters.streams.values().map(|one| one.subscribers.len());
+        let found = (counters.streams.len(), subscribers.sum::<usize>());
+        assert_eq!(found, (2, 2), "{}", datapath.name());
+        running.stop();
+    }
 }

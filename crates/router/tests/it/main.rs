@@ -7,6 +7,7 @@ mod cpu;
 mod following;
 mod fuzz;
 mod gpu;
+mod hostile;
 mod image;
 mod listings;
 mod lists;

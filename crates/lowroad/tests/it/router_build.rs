@@ -53,7 +53,10 @@ fn says_which_rules_are_shadowed() {
     }
     let account = json(&["build", "--rules", &rules]);
     let shadowed = &account["rules"]["shadowed"];
-    assert_eq!((&shadowed["v4"]["count"], &shadowed["v6"]["count"]), (&1000.into(), &1.into()));
+    assert_eq!(
+        (&shadowed["v4"]["count"], &shadowed["v6"]["count"]),
+        (&1000.into(), &1.into())
+    );
 }
 
 #[test]

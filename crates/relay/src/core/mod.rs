@@ -559,12 +559,11 @@ mod tests {
             let mut netlink = Netlink::new().unwrap();
             for pair in 0..pairs {
                 let names = [format!("a{pair}"), format!("b{pair}")];
-                let specs = names.each_ref().map(|name| LinkSpec::new(name).up());
-                netlink
-                    .add_veth(&specs[0], &LinkSpec::new(&names[1]))
-                    .unwrap();
-                let index = |netlink: &mut Netlink, name| netlink.link_by_name(name).unwrap().index;
-                let ends = names.each_ref().map(|name| index(&mut netlink, name));
+                let first = LinkSpec::new(&names[0]).up();
+                netlink.add_veth(&first, &LinkSpec::new(&names[1])).unwrap();
+                let ends = names
+                    .each_ref()
+                    .map(|name| netlink.link_by_name(name).unwrap().index);
                 netlink
                     .set_link(ends[1], &LinkSpec::unnamed().up())
                     .unwrap();

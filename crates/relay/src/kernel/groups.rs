@@ -150,16 +150,12 @@ impl Groups {
     /// Sees to it that the next few changes to a group of `members` find a slot. May wait.
     pub(super) fn provide(&mut self, members: usize) -> Result<(), Error> {
         for capacity in [capacity(members), capacity(members + 1)] {
-            if !self.free.iter().any(|slot| slot.capacity == capacity) {
+            let spare = self.spare(capacity);
+            // A new devmap takes a grace period as well, and would stay for good.
+            if spare == 0 || (self.broadcast.is_some() && spare < SPARE) {
                 self.reclaim()?;
             }
-            while self
-                .free
-                .iter()
-                .filter(|slot| slot.capacity == capacity)
-                .count()
-                < SPARE
-            {
+            while self.spare(capacity) < SPARE {
                 let Some(index) = self.unused.pop() else {
                     return Ok(());
                 };
@@ -168,6 +164,12 @@ impl Groups {
             }
         }
         Ok(())
+    }
+
+    /// The free slots of a size.
+    fn spare(&self, capacity: usize) -> usize {
+        let free = self.free.iter();
+        free.filter(|slot| slot.capacity == capacity).count()
     }
 
     fn take(&mut self, capacity: usize) -> Result<Slot, Error> {

@@ -109,3 +109,47 @@ fn counts_are_read_of_what_is_there_only() {
         running.stop();
     }
 }
+
+#[test]
+fn changes_of_subscribers_leave_no_maps_behind() {
+    if !sys::require::root() {
+        return;
+    }
+    let rig = Rig::new();
+    for datapath in DATAPATHS {
+        let none = rig.stream(0, INGEST);
+        let one = Stream {
+            subscribers: vec![rig.subscriber(0, true)],
+            ..none.clone()
+        };
+        let mut running = rig.start(datapath, &plan(&none));
+        let files = |running: &mut relay::Running, times: usize| {
+            for _ in 0..times {
+                rig.relay.run(|| running.reconfigure(&plan(&one)).unwrap());
+                rig.relay.run(|| running.reconfigure(&plan(&none)).unwrap());
+            }
+            maps()
+        };
+        let before = files(&mut running, 5);
+        // Other tests of this process open and close maps of their own.
+        let after = files(&mut running, 40);
+        assert!(
+            after < before + 40,
+            "{}: {before} maps, then {after}",
+            datapath.name()
+        );
+        running.stop();
+    }
+}
+
+/// The devmaps that this process has open.
+fn maps() -> usize {
+    let folder = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    let infos = folder
+        .flatten()
+        .filter_map(|one| std::fs::read_to_string(one.path()).ok());
+    // `BPF_MAP_TYPE_DEVMAP`
+    infos
+        .filter(|info| info.contains("map_type:\t14\n"))
+        .count()
+}

@@ -199,7 +199,7 @@ impl<'a> Deriver<'a> {
                     && self.shadow.admits(*directory, name, is_directory(state))
             }
             None => {
-                // A rename leaves such a file behind where its flags ask for that.
+                // For example the whiteout that a rename with `RENAME_WHITEOUT` leaves behind.
                 if state.links > 0 && !flags.in_the_middle() {
                     self.shadow.raise_tree_doubts();
                 }
@@ -208,7 +208,7 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// Records the file as new, without what happened to it before.
+    /// Puts in doubt what happened to a directory before it was recorded as new.
     fn note_late_start(&mut self, file: File, state: &State) {
         if self.shadow.boundary().is_open() {
             return;

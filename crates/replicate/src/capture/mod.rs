@@ -378,6 +378,7 @@ impl Capture {
 
     /// Confirms that everything handed on so far is in the log and on the disk, and that `epoch` is
     /// the log's last epoch.
+    ///
     /// # Errors
     /// [`Error::Bpf`]
     pub fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
@@ -430,6 +431,7 @@ impl Capture {
 
     /// Reads again the directories in which a mount hides or reveals files. File systems do not
     /// report mounts.
+    ///
     /// # Errors
     /// [`Error::Moved`] if the tree is no longer at its path.
     fn check_mounts(&mut self) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Finds where a log ends that a crash may have left, what is known of it there, and cuts off what is not whole.
+//! Finds the end of a log after a crash, reads the state there, and cuts off an incomplete record.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,18 +18,18 @@ use crate::folder::Folder;
 use crate::record::{self, Entry, Record, Term};
 use crate::tree::{Doubts, Invalid};
 
-/// What has to be known of a log to append to it.
+/// The state needed to append to a log.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) number: u64,
     pub(super) epoch: u64,
     pub(super) doubts: Doubts,
-    /// Files that the next epoch has an earlier state of.
+    /// Files that the next epoch has in an earlier state.
     pub(super) stale: BTreeSet<record::File>,
     pub(super) last: Option<Last>,
-    /// Of the last promotion; zero if it is in an earlier segment, or there was none.
+    /// The number of the last promotion. Zero if that is in an earlier segment, or there was none.
     pub(super) term: u64,
-    /// The record of that.
+    /// The number of its record.
     pub(super) first_of_term: Option<u64>,
     /// The record of the last epoch.
     pub(super) epoch_record: Last,
@@ -39,7 +39,7 @@ pub(super) struct Tail {
 pub(super) struct Recovery {
     pub(super) id: Id,
     pub(super) tail: Tail,
-    /// Where the last segment's records end.
+    /// The offset at which the last segment's records end.
     pub(super) end: u64,
 }
 

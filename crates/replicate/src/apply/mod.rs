@@ -335,7 +335,7 @@ impl Replica {
             ..
         } = self.kept.now;
         if phase == Phase::Placing && to_ns != 0 && !later.epochs.contains(&to_ns) {
-            // It has lost that, or another in its place.
+            // The file has lost that name, or another file has it now.
             let log = self.log.clone();
             return Err(match later.epochs.is_empty() {
                 true => Error::Short { log, epoch },
@@ -369,7 +369,7 @@ impl Replica {
         ))
     }
 
-    /// Whether another tree has the place of the one that is changed.
+    /// Whether another tree is in the place of the one being changed.
     fn is_replaced(&self, folders: &Folders) -> Result<bool, Error> {
         let failed = |errno: Errno| Error::of(self.to.join(TREE), errno.into());
         let ours = fs::fstat(&folders.tree).map_err(failed)?;
@@ -377,7 +377,7 @@ impl Replica {
         Ok((ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino))
     }
 
-    /// An empty folder that only its owner can enter.
+    /// Creates an empty folder that only its owner can enter.
     fn staging(&self) -> Result<OwnedFd, Error> {
         let failed = |errno: Errno| Error::of(self.to.join(STAGING), errno.into());
         match fs::mkdirat(&self.top, STAGING, Mode::RWXU) {
@@ -398,7 +398,7 @@ impl Replica {
         Ok(staging)
     }
 
-    /// The whole tree anew, which then takes the place of the one that is there.
+    /// Builds the whole tree anew, and then replaces the existing one.
     fn begin(&mut self, target: Target) -> Result<StepReport, Error> {
         if !self.fold.to(target.record)? {
             return Err(self.behind(target));
@@ -411,7 +411,7 @@ impl Replica {
                 return Err(self.behind(target));
             }
         }
-        // What follows has the new numbers only.
+        // Later records use only the new numbers.
         self.fold.renumbered = None;
         self.fold.persist()?;
         let staging = (self.staging()?, self.to.join(STAGING));
@@ -472,8 +472,8 @@ impl Replica {
         }
     }
 
-    /// None where the log has to be read again for bytes of files, unless that was done just now. The tree is as it was
-    /// then.
+    /// Returns `None` if the log has to be read again for the bytes of files, unless that was just
+    /// done. The tree is then unchanged.
     fn try_step(&mut self, target: Target, read_again: bool) -> Result<Option<StepReport>, Error> {
         if !self.fold.to(target.record)? {
             return Err(self.behind(target));
@@ -486,7 +486,8 @@ impl Replica {
         let Some(plan) = self.plan(target)? else {
             return Ok(None);
         };
-        // A replica that is ahead of what its log has after a loss of power could not be taken up.
+        // The step must not be ahead of the log after a power failure, because such a replica could
+        // not be opened again.
         self.fold.persist()?;
         let Some(mut folders) = self.folders.take() else {
             return self.begin(target).map(Some);
@@ -518,11 +519,12 @@ impl Replica {
             return Ok(None);
         }
         if !found.lost.is_empty() {
-            // No later record speaks of what is repaired: after a loss of power nobody suspects it.
+            // No later record mentions repaired files, so after a power failure they would not be
+            // suspected.
             self.sync(step.folders)?;
         }
         let placing = self.placing(target);
-        // A disk that still says `Ended` has a tree that nobody is said to have changed.
+        // While the disk still has the phase `Ended`, the tree counts as unchanged.
         let first = self.kept.now.phase == Phase::Ended;
         let said = self.kept.say(placing, first);
         said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
@@ -560,11 +562,11 @@ impl Replica {
         }))
     }
 
-    /// What can be said of the tree while it becomes this.
+    /// The state to store while the tree becomes this epoch.
     fn placing(&self, target: Target) -> State {
         State {
             phase: match self.resyncing {
-                // Of bytes that differ, no later run would know.
+                // No later run would know which bytes differ.
                 true => Phase::Nothing,
                 false => Phase::Placing,
             },
@@ -573,15 +575,15 @@ impl Replica {
         }
     }
 
-    /// The file system of the tree is on its disk.
+    /// Syncs the file system of the tree.
     fn sync(&self, folders: &Folders) -> Result<(), Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = fs::openat(&folders.staging, ".", flags, Mode::empty()).and_then(fs::syncfs);
         synced.map_err(|errno| Error::of(self.to.join(TREE), errno.into()))
     }
 
-    /// What there is to do, unless that would remove most of the files, or has no room; none where the log has to be read
-    /// for it.
+    /// Plans the step, and checks that it does not remove most of the files and that there is space
+    /// for it. Returns `None` if the log has to be read again for it.
     fn plan(&mut self, target: Target) -> Result<Option<Plan>, Error> {
         let view = View {
             fold: &self.fold,
@@ -599,7 +601,7 @@ impl Replica {
             };
             if let Some(deletion) = deletion {
                 self.refused = Some((target.record, deletion));
-                // Somebody has to decide, and that may take long.
+                // A person has to decide, and that may take long.
                 self.fold.release();
                 return Err(self.refusal(target, deletion));
             }
@@ -622,7 +624,8 @@ impl Replica {
         self.options.allow_delete || self.allowed
     }
 
-    /// Whether an earlier run was interrupted while it placed this very step: it passed the guard then.
+    /// Whether an earlier run was interrupted while it carried out this step. The step has then
+    /// passed the guard already.
     fn is_interrupted(&self, target: Target) -> bool {
         let State { phase, to_ns, .. } = self.kept.now;
         phase == Phase::Placing && to_ns != 0 && to_ns == target.at_ns
@@ -649,12 +652,13 @@ impl Replica {
         }
     }
 
-    /// Whether a tree that is there may be replaced by this one.
+    /// Checks that an existing tree may be replaced by this one.
     fn check_replacement(&mut self, target: Target) -> Result<(), Error> {
         if self.may_delete() {
             return Ok(());
         }
-        // Asked again and again while it is refused, and the whole tree would be listed each time.
+        // While the step is refused, this is asked repeatedly. Listing the whole tree each time
+        // would be expensive.
         let refused = self.refused.filter(|(record, _)| *record == target.record);
         if let Some((_, deletion)) = refused {
             return Err(self.refusal(target, deletion));
@@ -675,7 +679,7 @@ impl Replica {
         }
     }
 
-    /// Whether there is room for the whole tree, beside one that is there.
+    /// Checks that there is space for the whole tree beside an existing one.
     fn check_first_room(&self, target: Target, staging: &OwnedFd) -> Result<(), Error> {
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let failed = |cause| Error::of(self.to.join(STAGING), cause);
@@ -737,7 +741,7 @@ impl Replica {
     }
 }
 
-/// Whether a folder with these names has a state, or nothing but what a replica begins with.
+/// Whether a folder with these names has a state, or only what a new replica begins with.
 fn is_blank(names: &[OsString], resync: bool) -> bool {
     let begins = |name: &OsString| {
         let tree = resync && name == TREE;

@@ -77,7 +77,7 @@ impl Key {
     }
 }
 
-/// The bytes to sign. Each part but the last has a fixed length.
+/// The bytes to sign. Each part has a fixed length.
 fn signed_bytes(id: &Id, number: u64, bytes: &[u8]) -> Vec<u8> {
     let digest = digest::digest(&digest::SHA256, bytes);
     [PURPOSE, id, &number.to_le_bytes(), digest.as_ref()].concat()

@@ -1,5 +1,5 @@
-//! A tree is read as fast as is asked for, and what its programs do meanwhile is neither lost nor kept in memory
-//! without end.
+//! A tree is read at the requested rate. Changes that programs make meanwhile are neither lost nor
+//! held in memory without limit.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -53,7 +53,7 @@ fn a_tree_is_read_no_faster_than_asked_while_its_programs_go_on() {
     });
 }
 
-/// What was dropped is read back at the same rate.
+/// Ranges of dropped events are read back at the same rate.
 #[test]
 fn what_found_no_room_is_read_no_faster_either() {
     on_ext4(|tree| {

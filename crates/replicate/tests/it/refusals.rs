@@ -1,4 +1,4 @@
-//! Trees that are refused, because nobody would tell all that happens to them.
+//! Trees that are refused because their changes would not be reported.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Changes that leave hardly a trace: by an address instead of a descriptor, by a call that fails half way, of a file of
-//! which the kernel knows no name.
+//! Changes that leave few traces: by an address instead of a descriptor, by a call that fails half
+//! way, or of a file without a name in the kernel's cache.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Programs that never rest: epochs come all the same, others' changes are in them, and each file is as it once was.
+//! With programs that never rest, epochs still end and contain the changes of others, and each file
+//! is in a state that it had.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,8 @@ use replicate::tree::Tree;
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Ends, Mirror, shell};
 
-/// How long a program goes on. An epoch is overdue after half a second; a machine that others use may take much longer.
+/// How long a program runs. An epoch is overdue after half a second, and may take much longer on a
+/// shared machine.
 const TIME: Duration = Duration::from_secs(6);
 const MIN_EPOCHS: usize = 4;
 const PAGE: usize = 4096;

@@ -1,4 +1,4 @@
-//! A log is copied as it is, from wherever the copy is, and signatures are the key's alone.
+//! A log is copied exactly, from any position, and only the right key makes a valid signature.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};

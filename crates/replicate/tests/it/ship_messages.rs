@@ -1,4 +1,4 @@
-//! Messages from anybody, on ten fixed seeds: what was said is heard, and nonsense is an error.
+//! Untrusted messages, with ten fixed seeds: valid ones are decoded, and malformed ones are errors.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

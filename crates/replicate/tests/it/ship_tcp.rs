@@ -1,4 +1,5 @@
-//! Replicas over TCP: each has the log as it is, whatever happens on the way, and nobody else has it.
+//! Replicas over TCP each get the exact log, whatever happens on the way, and no other client gets
+//! it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! Whatever a program does to a tree, at each barrier the records say the tree that is there.
+//! Whatever a program does to a tree, the records agree with the tree at each barrier.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;

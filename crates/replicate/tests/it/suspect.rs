@@ -1,4 +1,4 @@
-//! What somebody finds to be otherwise than it was said is read again, and the epoch after has it.
+//! Parts that are reported as suspect are read again, and the next epoch contains them.
 
 use std::fs;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! The tree follows any record that can follow, and none that cannot.
+//! The tree accepts every record that can follow, and no other.
 
 use proptest::prelude::*;
 use replicate::record::{Change, Entry, Kind, Part};

@@ -1,4 +1,5 @@
-//! Folders of logs and replicas that somebody else could change lead no privileged program elsewhere.
+//! Folders of logs and replicas that another user could change do not lead a privileged program
+//! elsewhere.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};

@@ -1,5 +1,5 @@
-//! A folder is compared with a log's tree: equal ones are equal, and each single difference is found,
-//! nothing else; equal trees have one hash wherever they lie.
+//! Comparing a folder with a log's tree finds each single difference and nothing else. Equal trees
+//! have the same hash in any place.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, Permissions};

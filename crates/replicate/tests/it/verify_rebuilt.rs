@@ -1,5 +1,5 @@
-//! The tree of a log is made anew and compared: with the log, and with a folder, without the log in between.
-//! What was made never stays.
+//! The tree of a log is rebuilt and compared with the log, and with a folder without the log. The
+//! rebuilt tree is always removed.
 
 use std::fs::{self, Permissions};
 use std::ops::ControlFlow;

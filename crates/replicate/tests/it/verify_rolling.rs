@@ -1,5 +1,5 @@
-//! A tree is compared with its log piece by piece: each name once in a round, what is not equal again until it
-//! differs, or is equal, or is left.
+//! A tree is compared with its log piece by piece: each name once in a round, and unequal names
+//! again until the result is clear.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! Calls that wait for somebody, and those whose end is not seen as others' is, keep no epoch from ending.
+//! Waiting calls, and calls whose end is not seen in the usual way, do not keep an epoch from
+//! ending.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! What workers of io_uring do, whose ends are not seen as those of calls are: at the border of the tree, and where a file
-//! is allocated.
+//! Operations of io_uring workers, whose ends are not seen like those of calls: at the boundary of
+//! the tree, and where a file is allocated.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! File systems to try: images in a mount namespace of the test's own.
+//! Test file systems: images in a mount namespace of the test.
 //!
 //! Images lie in memory that is mounted in that namespace only. When the last thread and process in
 //! it ends, killed or not, the kernel unmounts everything, frees the loop devices and the memory.

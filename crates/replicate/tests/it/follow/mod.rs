@@ -1,4 +1,4 @@
-//! A tree that is followed, and what its records make of it, compared with it.
+//! A tree that is being followed, and a comparison of its records with it.
 
 mod mirror;
 pub(crate) mod naive;

@@ -1,4 +1,4 @@
-//! Histories of trees that no program would make: every record that can follow.
+//! Histories of trees that no program would produce, with every record that can follow.
 
 use std::path::Path;
 

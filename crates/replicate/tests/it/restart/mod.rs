@@ -1,5 +1,5 @@
-//! A capture is killed in the middle of what a program does, and another one takes up its log: at each
-//! barrier the log has the tree that is there.
+//! A capture is killed while a program runs, and another one continues its log. At each barrier the
+//! log agrees with the tree.
 #![allow(clippy::print_stdout, reason = "how the captures and the test speak")]
 
 mod narrowing;

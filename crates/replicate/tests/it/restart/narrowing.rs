@@ -1,5 +1,5 @@
-//! A log is taken up with other patterns than it was left with: it has by its next epoch what these leave in,
-//! and nothing else.
+//! A log is continued with other patterns than before. Its next epoch contains exactly what they
+//! select.
 
 use replicate::patterns::Patterns;
 

@@ -1,4 +1,4 @@
-//! A log goes on with the tree that it is of, and with no other one.
+//! A log continues only with its own tree.
 
 use std::fs;
 use std::path::Path;

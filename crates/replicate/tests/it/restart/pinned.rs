@@ -1,4 +1,4 @@
-//! A capture that is killed leaves a journal, and the next one reads only what that names.
+//! A capture that is killed leaves a journal, and the next one reads only the files in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

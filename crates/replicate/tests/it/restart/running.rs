@@ -1,4 +1,4 @@
-//! The capture that is started and killed, and the tree that it follows.
+//! Starts and kills captures of a tree.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const PIN: &str = "RESTART_PIN";
 const INCLUDE: &str = "RESTART_INCLUDE";
 const EXCLUDE: &str = "RESTART_EXCLUDE";
 
-/// No test of its own: the program that the others start and kill.
+/// Not a test: the program that the others start and kill.
 #[test]
 fn a_capture() {
     let (Some(tree), Some(log)) = (env::var_os(TREE), env::var_os(LOG)) else {

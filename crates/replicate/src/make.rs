@@ -255,8 +255,8 @@ impl Maker {
         Ok(self.attributes(node, fd.as_fd())?)
     }
 
-    /// Maps `EPERM`, which file systems without symbolic links, special files or hard links also
-    /// return to root.
+    /// Maps `EPERM` to `EOPNOTSUPP` for root. File systems without symbolic links, special files or
+    /// hard links return `EPERM` even to root.
     pub(crate) fn permitted<T>(&self, made: Result<T, Errno>) -> Result<T, Errno> {
         match made {
             Err(Errno::PERM) if self.owned => Err(Errno::OPNOTSUPP),

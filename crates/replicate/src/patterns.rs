@@ -236,7 +236,7 @@ impl<'a> Pattern<'a> {
                 return (way != "**").then_some(ways);
             }
         }
-        // As the last of its names it is below all of what was before.
+        // The last component is a match itself, below all of these directories.
         Some(ways)
     }
 }

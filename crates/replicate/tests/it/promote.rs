@@ -448,7 +448,7 @@ fn resync_makes_only_what_differs() {
     assert_eq!((applied.epoch, applied.bytes), (2, 0));
     replica.end().unwrap();
     check(&at("log"), &at("source"), Options::default());
-    // One that is cut off is no replica.
+    // A replica whose creation was interrupted is not valid.
     for calls in 0..12 {
         fs::write(at("source").join("tree/one"), "two").unwrap();
         let cut = Options {
@@ -461,7 +461,7 @@ fn resync_makes_only_what_differs() {
         }
         let opened = Replica::open(&at("log"), &at("source"), Options::default());
         let made = opened.and_then(|mut replica| replica.apply(None));
-        // Either nothing was begun, and the change is found, or all of it is made again.
+        // Either nothing was begun and the change is found, or everything is written again.
         if made.is_ok() {
             let all = differ(&at("log"), 2, &at("source").join("tree"));
             assert!(all.is_empty(), "{calls}: {all:#?}");

@@ -217,7 +217,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Until the log has what the tree counts now.
+/// Waits until the log has the current number of the tree.
 fn caught_up(log: &Path, tree: &Path) {
     let mut counted = EpochTotals {
         reader: Reader::open(log).unwrap(),
@@ -279,7 +279,7 @@ fn a_local_replica_is_promoted_without_losing_what_it_had() {
         let opened = Replica::open(&log, &replica, Options::default());
         assert!(matches!(opened.unwrap_err(), apply::Error::Promoted(_)));
         assert_eq!(data_of(&log), before);
-        // The application goes on with the promoted tree, and so does the log.
+        // The application continues with the promoted tree, and so does the log.
         let source = Running::start(&now, &log);
         fs::write(now.join("new"), "new").unwrap();
         fs::rename(now.join("folder/small"), now.join("renamed")).unwrap();
@@ -330,7 +330,7 @@ fn a_copy_over_tcp_is_promoted_without_losing_what_it_acknowledged() {
             let mut receiving = settings.start().unwrap();
             let since = Instant::now();
             let mut epoch = 0;
-            // The source tells how far it is once a second.
+            // The source reports the head of its log once a second.
             let upstream = || fs::read_to_string(copy.join("upstream"));
             let is_heard = || upstream().is_ok_and(|text| !text.contains("\"epoch\":null"));
             while since.elapsed() < Duration::from_millis(500) || epoch == 0 || !is_heard() {

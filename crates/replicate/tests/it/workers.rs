@@ -29,7 +29,7 @@ fn workers(scratch: &Path) -> bool {
     there
 }
 
-/// Who takes a directory from one place to another.
+/// How a directory is moved from one place to another.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Call,
@@ -142,7 +142,7 @@ fn what_workers_allocate_and_free_is_said() {
             let mut following = Following::start(&tree, Options::default());
             following.check(&tree);
             let modes = match format {
-                // It does neither of the others.
+                // It supports neither of the others.
                 Format::Btrfs => vec![0, PUNCH, ZERO],
                 _ => vec![0, PUNCH, ZERO, COLLAPSE, INSERT],
             };

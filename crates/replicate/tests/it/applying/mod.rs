@@ -38,7 +38,7 @@ pub(crate) fn closing(calls: u64) -> Options {
     }
 }
 
-/// Applies until the gate closes; whether all was done before.
+/// Applies until the gate closes. Returns whether everything was done before.
 pub(crate) fn stopped(log: &Path, to: &Path, calls: u64) -> bool {
     let done = Replica::open(log, to, closing(calls)).and_then(|mut replica| {
         replica.apply(None)?;

@@ -64,7 +64,7 @@ fn other_patterns_are_compared_and_the_same_are_not_said_again() {
         pinned_capture(&place).kill();
         place.check(&[]);
         let all = data_of(&place.log);
-        // A journal of everything says nothing of what does not belong any more.
+        // A journal of the whole tree does not list what no longer belongs to it.
         place.turns = vec![patterns(&[], &["*.tmp"])];
         let mut second = Running::start(&place);
         let said = second.wait("ready");

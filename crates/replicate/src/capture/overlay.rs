@@ -19,7 +19,7 @@ use super::maps::Answers;
 use super::source::{Lookup, gone, patiently};
 use crate::record::{File, Name};
 
-/// Lengths in a call that has no other effect, which the programs recognize: one asks for a file,
+/// Lengths in a call that has no other effect, which the programs recognise: one asks for a file,
 /// one releases it.
 const ASK: u64 = 0x6c_6f77_726f_6164;
 const LEAVE: u64 = 0x6c_6f77_726f_6165;

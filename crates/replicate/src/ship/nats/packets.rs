@@ -30,7 +30,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// The id by which a server recognizes a repeated message. Messages with the same start but
+    /// The id by which a server recognises a repeated message. Messages with the same start but
     /// another end have different ids, because mistaking one for the other would leave a gap in the
     /// stream.
     pub(super) fn id(&self, run: &str) -> String {

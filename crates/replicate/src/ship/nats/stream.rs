@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// How long the servers recognize a repeated message by its id, in nanoseconds.
+/// How long the servers recognise a repeated message by its id, in nanoseconds.
 const DUPLICATES: u64 = 120_000_000_000;
 
 /// The publisher's requirements for the stream.

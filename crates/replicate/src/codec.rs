@@ -1,5 +1,5 @@
-//! How a record is written as bytes: its number, its time, a tag and the fields of what it says
-//! (`record::field`). Checksums are the log's.
+//! The encoding of a record: its number, its time, a tag and the fields of its entry
+//! (`record::field`). The log adds the checksums.
 
 use crate::patterns::Patterns;
 use crate::record::field::{Cursor, Field};
@@ -7,22 +7,23 @@ use crate::record::{Change, Entry, Record, Source, Term};
 
 pub use crate::record::field::InvalidRecord;
 
-/// Tags of all but changes, which have those of `record::change`.
+/// The tags of all entries except changes, whose tags are in `record::change`.
 const START: u8 = 1;
 const EPOCH: u8 = 2;
 const PATTERNS: u8 = 14;
 
-/// Notes are about the log and change no file. Each has the tag of patterns and begins as patterns never do: with a
-/// pattern that is not UTF-8. A reader that knows no notes but goes by tags and lengths passes over them.
+/// Notes are about the log and change no file. Each has the tag of patterns and begins with a
+/// pattern that is not UTF-8, which real patterns never do. A reader that does not know notes but
+/// uses tags and lengths skips them.
 const NOTE: [u8; 13] = [1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0, 0, 0, 0];
-/// Tags of notes.
+/// The tags of notes.
 const SOURCE: u8 = 1;
 const BARRIER: u8 = 2;
 const STALE: u8 = 3;
 const TERM: u8 = 4;
 const RENUMBER: u8 = 5;
 
-/// Appends the record's bytes.
+/// Appends the encoded record.
 pub fn encode(record: &Record, to: &mut Vec<u8>) {
     record.number.put(to);
     record.at_ns.put(to);
@@ -63,7 +64,7 @@ pub fn encode(record: &Record, to: &mut Vec<u8>) {
 }
 
 /// # Errors
-/// [`InvalidRecord`], unless the bytes are one record and nothing else.
+/// [`InvalidRecord`] unless the bytes are exactly one record.
 pub fn decode(bytes: &[u8]) -> Result<Record, InvalidRecord> {
     let mut from = Cursor(bytes);
     let number = from.u64()?;
@@ -130,7 +131,7 @@ fn decode_note(from: &mut Cursor<'_>) -> Result<Entry, InvalidRecord> {
     }
 }
 
-/// A record's number and time, of which it says the first.
+/// The number and the time of a record, which are its first fields.
 pub(crate) fn number_and_time(bytes: &[u8]) -> Option<(u64, u64)> {
     let mut from = Cursor(bytes);
     Some((from.u64().ok()?, from.u64().ok()?))

@@ -1,31 +1,31 @@
-//! What the bytes of files have become since some record: which ranges were written, by which records,
-//! and which are empty. Holes are kept as exactly as blocks are: of a block that is punched in part,
-//! the rest stays on the disk.
+//! Tracks the bytes of files since some record: which ranges were written, by which records, and
+//! which are holes. Holes are tracked as exactly as the file system's blocks: if a block is punched
+//! in part, the rest stays on the disk.
 
 use std::collections::BTreeMap;
 
 use crate::log::{Error, LocatedRecord, Place};
 use crate::record::{Change, Edit, Entry, File, Renumbering};
 
-/// The block size that holes are counted in. In bytes.
+/// The block size in which holes are counted, in bytes.
 const BLOCK: u64 = 4096;
 
 /// Files whose bytes have changed.
 #[derive(Debug, Default)]
 pub(crate) struct Contents(BTreeMap<File, Extents>, Renumbering);
 
-/// Ranges of a file that have changed; those between them are as they were.
+/// The changed ranges of a file. The ranges between them are unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Extents(BTreeMap<u64, (u64, Bytes)>);
 
-/// What a range consists of.
+/// The contents of a range.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
-    /// What the record there says, which begins at this offset of the file.
+    /// The data of this record, which begins at offset `at` of the file.
     Written { place: Place, at: u64 },
     /// Zeros on the disk.
     Zeros,
-    /// Zeros that are not on the disk.
+    /// Zeros that take no disk space.
     Hole,
 }
 
@@ -48,7 +48,7 @@ impl Contents {
         }
     }
 
-    /// Calls files otherwise; those that are not called anything are in no tree any more.
+    /// Gives files their new identifiers. Files without one are no longer in a tree.
     pub(crate) fn renumber(&mut self, all: &Renumbering) {
         let files = std::mem::take(&mut self.0).into_iter();
         self.0 = files
@@ -56,12 +56,12 @@ impl Contents {
             .collect();
     }
 
-    /// Follows a change of which nobody keeps the bytes: what they are is not known any more.
+    /// Applies a change whose bytes are not kept, so that they are unknown from now on.
     pub(crate) fn forget(&mut self, change: &Change) {
         self.change(change, None);
     }
 
-    /// Whether it is known that the file has these bytes at an offset, on the disk or not.
+    /// Whether the file is known to have these bytes at an offset, allocated or not.
     pub(crate) fn says(
         &self,
         source: &mut Source,
@@ -75,7 +75,7 @@ impl Contents {
         }
     }
 
-    /// Whether it is known that the file has nothing on the disk from one offset to another.
+    /// Whether the file is known to be a hole from one offset to another.
     pub(crate) fn says_hole(&self, file: File, start: u64, end: u64) -> bool {
         let extents = self.0.get(&file);
         extents.is_some_and(|extents| extents.says_hole(start, end))
@@ -85,7 +85,7 @@ impl Contents {
         self.0.get(&file)
     }
 
-    /// Forgets what the other files consist of.
+    /// Forgets the contents of the files that do not stay.
     pub(crate) fn retain(&mut self, stays: impl Fn(File) -> bool) {
         self.0.retain(|file, _| stays(*file));
     }
@@ -129,14 +129,14 @@ impl Contents {
 }
 
 impl Extents {
-    /// In their order: where each begins, where it ends, what it is.
+    /// The ranges in order: start, end and contents.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64, &Bytes)> {
         self.0
             .iter()
             .map(|(start, (end, bytes))| (*start, *end, bytes))
     }
 
-    /// Whether they are all bytes of a file of that size: it needs none that are there.
+    /// Whether the ranges cover a file of that size, so that none of its old bytes are needed.
     pub(crate) fn covers(&self, size: u64) -> bool {
         let mut reached = 0;
         for (start, end, _) in self.iter() {
@@ -148,7 +148,7 @@ impl Extents {
         reached >= size
     }
 
-    /// Where something begins that is no hole, from an offset on.
+    /// The offset of the next range that is not a hole.
     pub(crate) fn data_from(&self, at: u64) -> Option<u64> {
         let before = self.0.range(..at).next_back();
         let before = before.filter(|(_, (end, _))| *end > at);
@@ -157,7 +157,7 @@ impl Extents {
         data.map(|(start, _)| at.max(*start))
     }
 
-    /// Puts what has been written from an offset on into zeros.
+    /// Fills a buffer of zeros with the bytes that were written from an offset on.
     pub(crate) fn fill(&self, source: &mut Source, at: u64, zeros: &mut [u8]) -> Result<(), Error> {
         let end = at + zeros.len() as u64;
         for (from, to, bytes) in self.within(at, end) {
@@ -172,8 +172,9 @@ impl Extents {
         Ok(())
     }
 
-    /// Whether what is known here of a file's first `size` bytes is what `whole` has, which describes all of them.
-    /// Zeros are not read on either side, and of others no more than a piece is in memory.
+    /// Whether the known ranges within a file's first `size` bytes agree with `whole`, which
+    /// describes all of them. Zeros are not read on either side, and only one piece of other data
+    /// is in memory at a time.
     pub(crate) fn is_same_as(
         &self,
         whole: &Self,
@@ -214,7 +215,7 @@ impl Extents {
                 Bytes::Written { place, at: begins } => {
                     found == source.read(place, *begins, from, to)?
                 }
-                // File systems turn holes into zeros on the disk when they like.
+                // File systems may turn holes into allocated zeros at any time.
                 Bytes::Zeros | Bytes::Hole => zeros(found),
             };
             if from != reached || !same {
@@ -236,7 +237,7 @@ impl Extents {
         reached == end
     }
 
-    /// What is known of a range, cut off at its ends.
+    /// The known ranges between two offsets, trimmed to them.
     fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, &Bytes)> {
         let before = self.0.range(..start).next_back();
         let before = before.filter(|(_, (to, _))| *to > start);
@@ -269,7 +270,7 @@ impl Extents {
         self.blank(last, end);
     }
 
-    /// Empties a part of a block: what is on the disk of it stays there, as zeros.
+    /// Punches a part of a block. The part stays on the disk as zeros.
     fn blank(&mut self, start: u64, end: u64) {
         let mut at = start;
         for (from, to, bytes) in self.take(start, end) {
@@ -284,7 +285,7 @@ impl Extents {
         self.put(at, end, Bytes::Hole);
     }
 
-    /// Takes out what lies in the range, cutting through what reaches into it.
+    /// Removes the ranges between two offsets, and splits those that reach beyond.
     fn take(&mut self, start: u64, end: u64) -> Vec<(u64, u64, Bytes)> {
         self.split(start);
         self.split(end);
@@ -310,12 +311,12 @@ fn zeros(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Reads what records say, the last one only once.
+/// Reads the data of records, and caches the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Source(Option<((usize, u64), Vec<u8>)>);
 
 impl Source {
-    /// The bytes of the file from `start` to `end`, which lie within what the record says.
+    /// The bytes of the file from `start` to `end`, which are within the record's data.
     pub(crate) fn read(
         &mut self,
         place: &Place,

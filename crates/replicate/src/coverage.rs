@@ -1,5 +1,5 @@
-//! Tries on a tree's own file system, under a capture, what programs do to files, and says how much of
-//! each the capture sees.
+//! Performs the file operations of programs on a tree's own file system under a capture, and
+//! reports how much of each the capture sees.
 
 mod mirror;
 mod operations;
@@ -18,7 +18,7 @@ use mirror::Mirror;
 use operations::{Fixture, OPERATIONS, Operation};
 use place::Place;
 
-/// Room for the events of one operation.
+/// The size of the ring for the events of one operation, in bytes.
 const RING: u32 = 4 << 20;
 /// Longer than a busy machine takes for one operation.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -26,47 +26,47 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How a capture sees an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All of it where it takes place: nothing is read from the source.
+    /// Completely when it takes place. Nothing is read from the source.
     Exact,
-    /// Where it takes place, but not all of what: that is read back.
+    /// Where it takes place, but not all of the data. The data is read back.
     Suspect,
-    /// Only that the file changes: all of it is read back.
+    /// Only that the file changes. The whole file is read back.
     Dirty,
-    /// Not at all.
+    /// It is not seen at all.
     Invisible,
-    /// The file system cannot do it.
+    /// The file system does not support the operation.
     Unsupported,
 }
 
-/// What was seen of one operation.
+/// The result for one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub operation: &'static str,
     pub verdict: Verdict,
-    /// Where the kernel showed it.
+    /// The kernel hooks that reported it.
     pub hooks: Vec<&'static str>,
     /// Why it is not supported.
     pub cause: Option<String>,
 }
 
-/// What was seen on a file system.
+/// The results for a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub file_system: &'static str,
     pub rows: Vec<Row>,
 }
 
-/// What a capture has to know before it begins.
+/// The results that a capture needs before it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quick {
     /// Operations that are not seen at all.
     pub invisible: Vec<&'static str>,
-    /// Written bytes are copied where they are written, as they are on this file system where the
-    /// kernel's memory is laid out as expected; none where it never is so.
+    /// Whether written bytes are copied during the write, as is normal on this file system if the
+    /// kernel's memory has the expected layout. `None` if this file system never allows it.
     pub copies: Option<bool>,
 }
 
-/// Why nothing could be tried.
+/// Why nothing could be tested.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -78,7 +78,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Names the directory that the user has named, and not the folder in it.
+    /// Names the directory that the user has given, instead of the folder in it.
     fn in_directory(mut self, directory: &Path) -> Self {
         use capture::Error as Capture;
         if let Self::Capture(
@@ -111,10 +111,10 @@ impl Classify for Error {
     }
 }
 
-/// Tries each operation by itself, in a hidden folder of the directory that is removed afterwards.
+/// Tests each operation separately, in a hidden folder of the directory that is removed afterwards.
 ///
 /// # Errors
-/// [`Error`] when the directory cannot be written or followed.
+/// [`Error`] if the directory cannot be written or followed.
 pub fn probe(directory: &Path) -> Result<Report, Error> {
     let probed = probe_all(directory);
     probed.map_err(|error| error.in_directory(directory))
@@ -134,7 +134,7 @@ fn probe_all(directory: &Path) -> Result<Report, Error> {
     })
 }
 
-/// Tries all operations at once, as [`probe`] does, and says which are not seen.
+/// Tests all operations at once, as [`probe`] does, and returns those that are not seen.
 ///
 /// # Errors
 /// As [`probe`].
@@ -169,13 +169,13 @@ fn try_all(directory: &Path) -> Result<Quick, Error> {
     })
 }
 
-/// A place to try operations at, followed.
+/// A folder for the tests and a capture that follows it.
 #[derive(Debug)]
 struct Trial {
     capture: Capture,
     mirror: Mirror,
     prepared: Vec<Option<Fixture>>,
-    /// Removed after everything else is gone.
+    /// Dropped last, after the capture has ended.
     place: Place,
 }
 
@@ -253,7 +253,7 @@ impl Trial {
         whole.then_some(entries).ok_or(Error::Late { operation })
     }
 
-    /// Whether what was said of an operation's folder is what it has.
+    /// Whether the records of an operation's folder agree with its contents.
     fn is_reported(&self, index: usize) -> bool {
         let Ok(name) = Name::new(Place::name(index).as_bytes()) else {
             return false;
@@ -264,7 +264,7 @@ impl Trial {
     }
 }
 
-/// By what of the files was in doubt.
+/// Judges an operation by the parts of files that were in doubt.
 fn judge(entries: &[Entry]) -> Verdict {
     let parts = entries.iter().filter_map(|entry| match entry {
         Entry::Change(Change::Doubt { part, .. }) => Some(part),

@@ -1,4 +1,4 @@
-//! What changed in a tree between two epochs of its log.
+//! Lists the changes of a tree between two epochs of its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use crate::tree::{Node, Tree};
 /// A difference between two epochs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// Below the root, names joined by `/`; empty for the root itself. As of the later epoch, where it has one.
+    /// The path below the root with names joined by `/`, empty for the root itself. The path of the
+    /// later epoch if there is one.
     pub path: Vec<u8>,
     pub what: What,
 }
@@ -22,13 +23,14 @@ pub struct Difference {
 pub enum What {
     Removed,
     Created,
-    /// And the path that it had: what is below a directory moves with it, and is not listed.
+    /// Also the former path. The contents of a directory move with it and are not listed.
     Renamed {
         from: Vec<u8>,
     },
-    /// Bytes of a file, or the target of a symlink.
+    /// The bytes of a file, or the target of a symbolic link.
     Content,
-    /// Mode, owner, group or extended attributes; of a file whose bytes are the same also its time of modification.
+    /// Mode, owner, group or extended attributes. If the bytes are the same, also the modification
+    /// time.
     Metadata,
 }
 
@@ -63,7 +65,7 @@ impl Classify for Error {
     }
 }
 
-/// The epochs that were compared, and what differs, in the order of paths.
+/// The compared epochs, and the differences in the order of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diff {
     pub from: u64,
@@ -71,10 +73,10 @@ pub struct Diff {
     pub all: Vec<Difference>,
 }
 
-/// Compares the trees of two epochs of a log; the later one is its last one unless it is named.
+/// Compares the trees of two epochs of a log. `to` defaults to the last epoch.
 ///
 /// # Errors
-/// [`log::Error::NoEpoch`], [`Error::Order`], what is wrong with the log.
+/// [`log::Error::NoEpoch`], [`Error::Order`], or an error of reading the log.
 pub fn diff(folder: &Path, from: u64, to: Option<u64>) -> Result<Diff, Error> {
     if let Some(to) = to.filter(|to| from > *to) {
         return Err(Error::Order { from, to });
@@ -126,11 +128,11 @@ struct EpochReader<'a> {
     folder: &'a Path,
     reader: Reader,
     tree: Tree,
-    /// What was written, and which files are gone, since both were emptied.
+    /// The bytes written and the files removed since both were cleared.
     contents: Contents,
     gone: BTreeSet<File>,
     renumbering: Renumbering,
-    /// What files were called otherwise since.
+    /// Renumberings of files since then.
     renumbered: Vec<Renumbering>,
 }
 
@@ -150,7 +152,7 @@ impl EpochReader<'_> {
         })
     }
 
-    /// To the last epoch. What follows that is no state that the source had.
+    /// Reads up to the last epoch. Later records are not a state that the source had.
     fn go_to_last(&mut self) -> Result<Option<u64>, log::Error> {
         let mut ahead = self.reader.clone();
         let mut last = None;
@@ -174,7 +176,7 @@ impl EpochReader<'_> {
                 Entry::Change(Change::Gone { file }) => drop(self.gone.insert(*file)),
                 Entry::Renumber { pairs, last } => {
                     if let Some(all) = self.renumbering.follow(pairs, *last) {
-                        // Nothing is called as they were.
+                        // The former identifiers are no longer used.
                         self.gone.clear();
                         self.renumbered.push(all);
                     }
@@ -195,9 +197,9 @@ type Place = (File, Name);
 struct Comparison<'a> {
     before: &'a Tree,
     after: &'a Tree,
-    /// An inode of these that is there is used by another file.
+    /// If one of these inodes exists, another file uses it.
     gone: &'a BTreeSet<File>,
-    /// All of before, and what was written since.
+    /// All of the former contents, and what was written since.
     contents: (&'a Contents, &'a Contents),
     sources: (Source, Source),
     all: Vec<Difference>,
@@ -225,7 +227,7 @@ impl Comparison<'_> {
         }
         self.roots()?;
         for (path, file) in new {
-            // Another file with the name of one that is gone: as editors save.
+            // Another file has the name of a removed one, as after an editor's save.
             let replaced = gone
                 .remove(&path)
                 .and_then(|was| Some((was, before.get(was)?)));
@@ -246,12 +248,12 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Whether it is one file before and after.
+    /// Whether both states are of the same file.
     fn stays(&self, file: File, was: &Node, now: &Node) -> bool {
         !self.gone.contains(&file) && alike(&was.kind, &now.kind)
     }
 
-    /// Roots that are two files have no names to be compared by.
+    /// Compares two different roots, which have no names to be compared by.
     fn roots(&mut self) -> Result<(), log::Error> {
         let (Some(was), Some(now)) = (self.before.root(), self.after.root()) else {
             return Ok(());
@@ -263,7 +265,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// A file that is there before and after.
+    /// Compares a file that exists before and after.
     fn stayed(&mut self, file: File, was: &Node, now: &Node) -> Result<(), log::Error> {
         let lost: Vec<&Place> = was.names.difference(&now.names).collect();
         let gained: Vec<&Place> = now.names.difference(&was.names).collect();
@@ -278,7 +280,7 @@ impl Comparison<'_> {
         for place in gained.iter().skip(renamed) {
             self.say(path(self.after, place), What::Created);
         }
-        // Of a file with several names at each that it had.
+        // For a file with several names, reports the change at each name that it kept.
         let kept = was.names.intersection(&now.names);
         for place in kept.chain(gained.into_iter().take(renamed)) {
             self.state(path(self.after, place), (file, was), (file, now))?;
@@ -286,7 +288,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Content and metadata of a path's file, which may have been another one.
+    /// Compares the content and metadata of a path's file, which may have been another file.
     fn state(
         &mut self,
         path: Vec<u8>,
@@ -329,7 +331,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether both are the same kind of file: a symlink's target may differ.
+/// Whether both are of the same kind, regardless of a symbolic link's target.
 fn alike(one: &Kind, other: &Kind) -> bool {
     matches!((one, other), (Kind::Symlink(_), Kind::Symlink(_))) || one == other
 }

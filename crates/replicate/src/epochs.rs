@@ -1,4 +1,4 @@
-//! Which epochs a log has, and which of them a time means.
+//! Lists the epochs of a log, and finds the epoch of a point in time.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -17,27 +17,27 @@ pub struct Epoch {
     pub number: u64,
     /// The number of its record.
     pub record: u64,
-    /// When the capture wrote that.
+    /// When the capture wrote that record.
     pub at: Timestamp,
-    /// Why there is one; none where the log does not tell, as those of earlier versions.
+    /// Why the epoch was written. `None` for logs of earlier versions, which do not record it.
     pub cause: Option<Cause>,
-    /// Files of all kinds below the root, and the sizes of all files together, in bytes.
+    /// The number of files of all kinds below the root, and the total size of all files in bytes.
     pub files: u64,
     pub bytes: u64,
-    /// Files that are new, gone or changed since the epoch before, and bytes of their content that the log has from
-    /// then.
+    /// The number of files created, removed or changed since the previous epoch, and the bytes of
+    /// content that the log recorded for them.
     pub changed_files: u64,
     pub changed_bytes: u64,
-    /// Files that it has an earlier state of; an epoch without any is whole.
+    /// Files that the epoch has in an earlier state. An epoch without such files is whole.
     pub stale: Stale,
 }
 
-/// What an epoch was written for.
+/// The reason for an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A program has synced, renamed or linked a file.
+    /// A program synced, renamed or linked a file.
     Barrier,
-    /// Nothing has happened for a while, or much has without a barrier.
+    /// Nothing happened for a while, or much happened without a barrier.
     Time,
 }
 
@@ -74,10 +74,10 @@ impl Classify for Error {
     }
 }
 
-/// Hands on each epoch of a log, in their order, until `each` breaks off.
+/// Passes each epoch of a log to `each`, in order, until it breaks off.
 ///
 /// # Errors
-/// What is wrong with the log.
+/// Returns the error of a damaged or unreadable log.
 pub fn each(
     folder: &Path,
     each: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
@@ -97,11 +97,12 @@ pub fn each(
     Ok(())
 }
 
-/// The number of the last epoch that was written at this time or earlier. Where the source's clock was set back, the
-/// latest time counts, and of equal times the later epoch.
+/// Returns the number of the last epoch that was written at or before this time. If the clock of
+/// the source was set back, the epoch with the latest time counts, and among equal times the later
+/// epoch.
 ///
 /// # Errors
-/// [`Error`]: there is none, or the time is later than `now`.
+/// [`Error`] if no epoch is that early, or the time is later than `now`.
 pub fn at(folder: &Path, at: Timestamp, now: Timestamp) -> Result<u64, Error> {
     if at > now {
         return Err(Error::Future { at, now });
@@ -133,7 +134,8 @@ pub fn at(folder: &Path, at: Timestamp, now: Timestamp) -> Result<u64, Error> {
     }
 }
 
-/// What is known of a tree and of what happens to it, without looking at all of it for each epoch.
+/// Counters that are updated with each record, so that the whole tree need not be visited for each
+/// epoch.
 #[derive(Debug, Default)]
 struct Counts {
     tree: Tree,
@@ -180,7 +182,7 @@ impl Counts {
             number,
             record: record.number,
             at: Timestamp(record.at_ns),
-            // Versions that say the source say barriers as well.
+            // Versions that record the source also record barriers.
             cause: self.tree.source().map(|_| cause),
             files: self.files,
             bytes: self.bytes,
@@ -190,7 +192,7 @@ impl Counts {
         }))
     }
 
-    /// The files that a change is about: one, and one that it takes a name from.
+    /// The files that a change concerns: its file, and the file that loses a name to it.
     fn about(&self, change: &Change) -> [Option<File>; 2] {
         match change.subject() {
             Subject::File(file) => [Some(file), None],
@@ -206,7 +208,7 @@ impl Counts {
         }
     }
 
-    /// How many of these files are in the tree below the root, and their bytes.
+    /// The number of these files that are in the tree below the root, and the sum of their sizes.
     fn sum(&self, files: &[Option<File>; 2]) -> (u64, u64) {
         let nodes = files
             .iter()

@@ -1,5 +1,6 @@
-//! The folder of a log or a replica, open. Every file in it is reached through this descriptor and by one
-//! name, so neither a symlink nor a folder that takes another's place leads a privileged program elsewhere.
+//! The open folder of a log or a replica. Every file in it is reached through this descriptor and a
+//! single name, so that neither a symbolic link nor a replaced folder leads a privileged program
+//! elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -11,29 +12,30 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::{fs, io::Errno};
 
-/// The kernel follows as many symlinks in one path.
+/// The most symbolic links in a path, which is the kernel's limit.
 const SYMLINKS: u32 = 40;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// A folder that belongs to the caller or to root, and that only its owner can write to.
+/// A folder that belongs to the caller or to root and that only its owner can write to.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OwnedFd,
-    /// For errors.
+    /// The path, for errors.
     path: PathBuf,
 }
 
 impl Folder {
-    /// Opens a folder. Symlinks in its path are followed if they belong to the caller or to root.
+    /// Opens a folder. Symbolic links in its path are followed if they belong to the caller or to
+    /// root.
     ///
     /// # Errors
-    /// `PermissionDenied`, with what to do, for a folder of somebody else or one that others can write to;
-    /// those of opening it.
+    /// `PermissionDenied`, with a remedy, for a folder of another user or one that others can write
+    /// to; errors of opening it.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Self::find(path, None)
     }
 
-    /// As [`Self::open`], and makes the folders of the path that are missing, with this mode.
+    /// As [`Self::open`], and creates the missing folders of the path with this mode.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -50,7 +52,7 @@ impl Folder {
         })
     }
 
-    /// As it was given to [`Self::open`].
+    /// The path as it was given to [`Self::open`].
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -59,10 +61,10 @@ impl Folder {
         self.fd
     }
 
-    /// What is in it.
+    /// The names in the folder.
     ///
     /// # Errors
-    /// `NotFound` if the folder itself was removed; those of reading it.
+    /// `NotFound` if the folder itself was removed; errors of reading it.
     pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = fs::openat(&self.fd, ".", flags, Mode::empty())?;
@@ -79,7 +81,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// The file of this name; of a symlink, the symlink's.
+    /// The status of the file with this name. Symbolic links are not followed.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -88,21 +90,21 @@ impl Folder {
         Ok(fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Opens a file, and with `CREATE` makes one that only its owner can read.
+    /// Opens a file. With `CREATE`, creates it so that only its owner can read it.
     ///
     /// # Errors
-    /// For what is no regular file, belongs to somebody else or, where it is written, has another name as well;
-    /// those of opening it.
+    /// The file is not regular, belongs to another user, or is opened for writing and has several
+    /// names; errors of opening it.
     pub(crate) fn file(&self, name: impl AsRef<OsStr>, flags: OFlags) -> io::Result<File> {
         let mode = match flags.contains(OFlags::CREATE) {
             true => Mode::RUSR | Mode::WUSR,
             false => Mode::empty(),
         };
-        // A FIFO would be waited for.
+        // Opening a FIFO would block.
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = match open_beneath(&self.fd, name, flags, mode) {
             Err(Errno::LOOP) => return Err(refused("a symlink is not followed here; remove it")),
-            // A FIFO that nobody reads, a socket, or a device without a driver.
+            // A FIFO without a reader, a socket, or a device without a driver.
             Err(Errno::NXIO | Errno::ISDIR | Errno::NODEV) => return Err(not_regular()),
             opened => opened?,
         };
@@ -114,11 +116,11 @@ impl Folder {
         Ok(opened.into())
     }
 
-    /// Locks a file of this name until it is dropped, and makes it if there is none. Only its owner can open it:
-    /// whoever can may keep the lock.
+    /// Locks a file with this name until it is dropped, and creates it if there is none. Only its
+    /// owner can open it, because everyone who can open a file can hold its lock.
     ///
     /// # Errors
-    /// `WouldBlock` while another program has it; those of [`Self::file`].
+    /// `WouldBlock` while another program holds the lock; those of [`Self::file`].
     pub(crate) fn lock(&self, name: &str) -> Result<File, TryLockError> {
         let file = self.file(name, OFlags::WRONLY | OFlags::CREATE);
         let file = file.map_err(TryLockError::Error)?;
@@ -128,10 +130,10 @@ impl Folder {
         Ok(file)
     }
 
-    /// A new file in the place of whatever has this name.
+    /// Creates a new file in place of any file with this name.
     ///
     /// # Errors
-    /// Those of removing and of making it.
+    /// Errors of removing and of creating it.
     pub(crate) fn replace(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let name = name.as_ref();
         self.remove(name)?;
@@ -145,7 +147,7 @@ impl Folder {
         Ok(fs::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Removes a file; one that is gone already is no error.
+    /// Removes a file. A missing file is not an error.
     ///
     /// # Errors
     /// Those of `unlinkat`.
@@ -156,7 +158,7 @@ impl Folder {
         }
     }
 
-    /// Returns when its names survive a loss of power.
+    /// Returns when the folder's entries survive a power failure.
     ///
     /// # Errors
     /// Those of `fsync`.
@@ -171,10 +173,11 @@ impl AsFd for Folder {
     }
 }
 
-/// Opens what has one name in a directory, and neither a symlink nor what is mounted there.
+/// Opens a name in a directory. Neither a symbolic link nor a mount is followed.
 ///
 /// # Errors
-/// `LOOP` for a symlink, unless `PATH` opens the symlink itself; `XDEV` for a mount; those of opening it.
+/// `LOOP` for a symbolic link, unless `PATH` opens the link itself; `XDEV` for a mount; errors of
+/// opening it.
 pub(crate) fn open_beneath(
     at: impl AsFd,
     name: impl AsRef<OsStr>,
@@ -188,13 +191,13 @@ pub(crate) fn open_beneath(
         | ResolveFlags::NO_XDEV;
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match fs::openat2(at, name, flags, mode, resolve) {
-        // Container runtimes that do not know the call refuse it.
+        // Container runtimes that do not know the call reject it.
         Err(Errno::NOSYS | Errno::PERM) => open_by_name(at, name, flags, mode),
         opened => opened,
     }
 }
 
-/// As [`open_beneath`] where there is no `openat2`, and what is mounted there is opened: only root mounts.
+/// As [`open_beneath`] on kernels without `openat2`. Mounts are followed, but only root can mount.
 fn open_by_name(
     at: BorrowedFd<'_>,
     name: &OsStr,
@@ -212,7 +215,7 @@ fn one_name(name: &OsStr) -> Result<&OsStr, Errno> {
     }
 }
 
-/// Opens a folder by its path, one name after the other.
+/// Opens a folder by its path, one component after the other.
 fn resolve(path: &Path, make: Option<Mode>) -> io::Result<OwnedFd> {
     let mut left = Vec::new();
     push(&mut left, path);
@@ -254,7 +257,7 @@ fn resolve(path: &Path, make: Option<Mode>) -> io::Result<OwnedFd> {
     Ok(fs::openat(&at, ".", flags, Mode::empty())?)
 }
 
-/// The names of a path, the first one last.
+/// Pushes the components of a path, the first one last.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     let names = path.components().rev().filter_map(|part| match part {
         Component::CurDir | Component::Prefix(_) => None,
@@ -271,7 +274,7 @@ fn enter(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 }
 
 /// # Errors
-/// `PermissionDenied` for a folder in which somebody else decides what is there.
+/// `PermissionDenied` for a folder whose contents another user controls.
 pub(crate) fn check_folder(stat: &Stat) -> io::Result<()> {
     if !is_trusted(stat) {
         let owner = stat.st_uid;
@@ -297,7 +300,7 @@ fn check_file(stat: &Stat, read_only: bool) -> io::Result<()> {
             "the file belongs to user {owner}; remove it"
         )));
     }
-    // What is written here would change there.
+    // A write here would change the file under its other name.
     if !read_only && stat.st_nlink > 1 {
         return Err(refused(
             "the file has another name as well, a hard link; put a copy in its place",

@@ -1,9 +1,9 @@
 //! Mirrors a directory tree as a program changes it, without the program's help.
 //!
-//! [`capture`] turns what the kernel does to files into [`record::Record`]s, [`log`] keeps them, and
-//! [`restore`] makes the tree of them as of any epoch; [`ship`] copies them to other machines,
-//! [`verify`] says whether a folder is that tree, and [`service`] is all that goes on until it is told to
-//! end.
+//! [`capture`] turns the kernel's file operations into [`record::Record`]s. [`log`] stores them,
+//! and [`restore`] rebuilds the tree of any epoch from them. [`ship`] copies the log to other
+//! machines, [`verify`] compares a folder with the logged tree, and [`service`] runs all of this
+//! until it is told to stop.
 
 pub mod apply;
 pub mod capture;

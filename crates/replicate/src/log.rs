@@ -1,6 +1,7 @@
-//! The log: records in append-only segments in a folder, each behind its length and checksums. What
-//! was being written when the machine or the writer stopped is cut off; anything else that is not as
-//! it was written is an error that says where, unless it looks like that at the end of the log.
+//! The log: records in append-only segments in a folder, each record framed by its length and
+//! checksums. A record whose write was interrupted by a crash of the machine or the writer is cut
+//! off. Any other damage is an error that names the place, unless it is at the end of the log and
+//! looks like an interrupted write.
 
 mod compact;
 mod disk_usage;
@@ -81,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the folder that was named is the reason: it has no log, or none that can be used yet.
+    /// Whether the error is about the named folder: it has no log, or none that can be used yet.
     pub(crate) fn is_of_folder(&self) -> bool {
         matches!(
             self,
@@ -89,7 +90,7 @@ impl Error {
         )
     }
 
-    /// Whether the disk has no room.
+    /// Whether the disk is full.
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         let Self::Io { source, .. } = self else {

@@ -1,5 +1,5 @@
-//! Makes one file at a time: its bytes, then owner, mode, extended attributes and time. Where it is made,
-//! and of what, others decide.
+//! Creates one file at a time: its bytes, then owner, mode, extended attributes and time. The
+//! caller decides where, and from which data.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,32 +24,33 @@ mod bytes;
 
 use bytes::ByteWriter;
 
-/// Bits of a mode that let whoever executes the file be somebody else.
+/// The mode bits with which a program runs as the file's owner or group.
 pub(crate) const SET_ID: u16 = 0o6000;
-/// Extended attributes that anybody may set on a file of his own.
+/// The prefix of extended attributes that every user may set on their own files.
 const HARMLESS: &[u8] = b"user.";
-/// What the owner of a directory, or of a file, needs to change what is in it, or its extended attributes.
+/// The permissions that an owner needs to change the contents of a directory, or the extended
+/// attributes of a file.
 pub(crate) const OWNER_RWX: u32 = 0o700;
 pub(crate) const OWNER_RW: u32 = 0o600;
-/// The names of a file's extended attributes have so many bytes at most.
+/// The largest list of names of a file's extended attributes, in bytes.
 const MAX_XATTR_LIST: usize = 1 << 16;
-/// Blocks and inodes that are free where a file system is not full.
+/// The number of free blocks and inodes above which a file system does not count as full.
 const MIN_FREE: u64 = 1024;
 
-/// What was left out.
+/// The number of omissions of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkipCounts {
-    /// Files with another owner than in the source: only root can give files away.
+    /// Files with another owner than in the source, because only root can give files away.
     pub owners: u64,
     /// Device nodes.
     pub devices: u64,
     /// Files without the set-user-ID or set-group-ID bits that they have in the source.
     pub set_id: u64,
-    /// Extended attributes: those that could not be set, and those that could not be taken away.
+    /// Extended attributes that could not be set, or could not be removed.
     pub extended: u64,
-    /// Names that the file system cannot hold, with all below them.
+    /// Names that the file system cannot hold, without those below them.
     pub names: u64,
-    /// Times of files that are beyond those that the file system has: its first or its last is set.
+    /// Times outside of the range of the file system. The nearest time in the range is set.
     pub times: u64,
 }
 
@@ -64,7 +65,7 @@ impl AddAssign for SkipCounts {
     }
 }
 
-/// Why a file could not be made.
+/// Why a file could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(transparent)]
@@ -80,7 +81,7 @@ impl From<Errno> for Fault {
 }
 
 impl Fault {
-    /// The error of a file system that cannot hold what it is given, and could hold others.
+    /// The error, if it means that the file system cannot hold this file but could hold others.
     pub(crate) fn exceeded_limit(&self) -> Option<Errno> {
         match self {
             Self::Log(_) => None,
@@ -89,7 +90,7 @@ impl Fault {
     }
 }
 
-/// Whether a file system says so of what it cannot hold.
+/// Whether an error means that the file system cannot hold something.
 pub(crate) fn exceeds_limits(errno: Errno) -> bool {
     matches!(
         errno,
@@ -97,25 +98,26 @@ pub(crate) fn exceeds_limits(errno: Errno) -> bool {
     )
 }
 
-/// The same of what gives a name; names that some file systems do not have are `EINVAL`.
+/// The same for operations that create a name. Some file systems return `EINVAL` for unsupported
+/// names.
 pub(crate) fn refuses_name(errno: Errno) -> bool {
     errno == Errno::INVAL || exceeds_limits(errno)
 }
 
-/// Asked before each system call that changes a replica. A test lets the n-th fail, and all that follow:
-/// what the program leaves then is what it leaves if it is killed there.
+/// Checked before each system call that changes a replica. A test makes the n-th call and all later
+/// ones fail, which leaves the same state as killing the program at that point.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Option<Arc<Calls>>);
 
 #[derive(Debug)]
 struct Calls {
     left: AtomicU64,
-    /// Whoever works is to end.
+    /// The operation is to end.
     ended: AtomicBool,
 }
 
 impl Gate {
-    /// Lets this many calls pass.
+    /// A gate that lets this many calls pass.
     pub fn closing_after(calls: u64) -> Self {
         Self(Some(Arc::new(Calls {
             left: AtomicU64::new(calls),
@@ -123,12 +125,13 @@ impl Gate {
         })))
     }
 
-    /// One that [`Self::close`] closes.
+    /// A gate that [`Self::close`] can close.
     pub fn closable() -> Self {
         Self::closing_after(u64::MAX)
     }
 
-    /// Lets no more pass, whoever asks: a step that is under way ends at its next call, as if it were killed there.
+    /// Lets no more calls pass. A step in progress ends at its next call, as if it were killed
+    /// there.
     pub fn close(&self) {
         if let Some(calls) = &self.0 {
             calls.ended.store(true, Ordering::Relaxed);
@@ -142,7 +145,7 @@ impl Gate {
         }
     }
 
-    /// Whether [`Self::close`] closed it.
+    /// Whether [`Self::close`] has closed the gate.
     pub fn is_closed(&self) -> bool {
         let calls = self.0.as_ref();
         calls.is_some_and(|calls| calls.ended.load(Ordering::Relaxed))
@@ -168,16 +171,16 @@ impl Gate {
     }
 }
 
-/// What the bytes of a file are made of.
+/// The sources of a file's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a> {
-    /// What the log says of them; none for a file that nothing was written to.
+    /// The bytes in the log. `None` for a file that was never written.
     pub(crate) extents: Option<&'a Extents>,
-    /// What is as it was is there.
+    /// The old file, for bytes that have not changed.
     pub(crate) old: Option<&'a std::fs::File>,
 }
 
-/// Makes files, and counts what it leaves out.
+/// Creates files, and counts the omissions.
 #[derive(Debug)]
 pub(crate) struct Maker {
     pub(crate) privileged: bool,
@@ -200,12 +203,12 @@ impl Maker {
         }
     }
 
-    /// Whether such a file is made at all.
+    /// Whether files of this kind are created at all.
     pub(crate) fn makes(&self, kind: &Kind) -> bool {
         self.privileged || !matches!(kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_))
     }
 
-    /// The mode that a file of the source gets.
+    /// The mode for a file of the source.
     pub(crate) fn mode(&self, node: &Node, attributes: &Attributes) -> u16 {
         if self.privileged || node.kind == Kind::Directory {
             attributes.mode
@@ -214,7 +217,7 @@ impl Maker {
         }
     }
 
-    /// Makes what is no directory whole; a directory empty, and only its owner can enter it.
+    /// Creates a file completely. A directory is created empty, and only its owner can enter it.
     pub(crate) fn make(
         &mut self,
         at: BorrowedFd<'_>,
@@ -252,7 +255,8 @@ impl Maker {
         Ok(self.attributes(node, fd.as_fd())?)
     }
 
-    /// A file system that has no symlinks, special files or further links says to root as well that they are not permitted.
+    /// Maps `EPERM` to `EOPNOTSUPP` for root. File systems without symbolic links, special files or
+    /// hard links return `EPERM` even to root.
     pub(crate) fn permitted<T>(&self, made: Result<T, Errno>) -> Result<T, Errno> {
         match made {
             Err(Errno::PERM) if self.owned => Err(Errno::OPNOTSUPP),
@@ -260,7 +264,7 @@ impl Maker {
         }
     }
 
-    /// Changes what is in the file. Done twice, it is done as once.
+    /// Changes the bytes of the file. Repeating the operation has no further effect.
     pub(crate) fn rewrite(
         &mut self,
         to: &std::fs::File,
@@ -274,14 +278,14 @@ impl Maker {
         ByteWriter::new(&self.gate, &mut self.bytes)
     }
 
-    /// Owner, mode, extended attributes and time, in the order in which none undoes another.
+    /// Sets owner, mode, extended attributes and time, in an order in which none undoes another.
     pub(crate) fn attributes(&mut self, node: &Node, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let by_path = by_path(fd);
         if let Some(attributes) = &node.attributes {
             self.owner(attributes, fd)?;
         }
         match node.kind {
-            // It has no mode of its own.
+            // A symbolic link has no mode.
             Kind::Symlink(_) => self.extended(node, &by_path)?,
             _ => self.mode_and_extended(node, &by_path)?,
         }
@@ -313,7 +317,7 @@ impl Maker {
         let mode = self.mode(node, attributes);
         self.left.set_id += u64::from(mode != attributes.mode);
         let mode = u32::from(mode);
-        // Who is not root changes the attributes of what it may write to alone.
+        // Without root, extended attributes can be changed only while the mode allows writing.
         let open = match node.kind {
             _ if self.owned => mode,
             Kind::Directory => mode | OWNER_RWX,
@@ -340,7 +344,7 @@ impl Maker {
         self.gate.pass()?;
         let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
         match fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH) {
-            // A user namespace does not have that owner.
+            // The user namespace has no such owner.
             Err(Errno::INVAL) => {
                 self.left.owners += 1;
                 Ok(())
@@ -361,7 +365,7 @@ impl Maker {
                 match fs::removexattr(by_path, name.as_slice()) {
                     Err(Errno::NODATA) => {}
                     Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(full),
-                    // One that came with the directory, and cannot be taken away.
+                    // An attribute that came with the directory and cannot be removed.
                     done => self.left.extended += u64::from(done.is_err()),
                 }
             }
@@ -375,8 +379,8 @@ impl Maker {
                 refused.push((name, value));
             }
         }
-        // Others may have left them too little room with what they had before; and what is refused for good must not
-        // keep that.
+        // Old values may have taken the space of new ones, so the refused attributes are removed
+        // and tried again. An attribute that is refused permanently must not keep its old value.
         for (name, _) in &refused {
             self.gate.pass()?;
             let _none = fs::removexattr(by_path, name.as_slice());
@@ -387,11 +391,11 @@ impl Maker {
         Ok(())
     }
 
-    /// Whether the file takes it.
+    /// Whether the file accepts the attribute.
     fn set(&self, by_path: &Path, name: &[u8], value: &[u8]) -> Result<bool, Errno> {
         self.gate.pass()?;
         match fs::setxattr(by_path, name, value, XattrFlags::empty()) {
-            // ext4 says so as well of what does not fit into one of its blocks.
+            // ext4 also returns this for an attribute that does not fit into one of its blocks.
             Err(Errno::NOSPC) if has_room(by_path) => Ok(false),
             Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => Err(full),
             done => Ok(done.is_ok()),
@@ -399,10 +403,11 @@ impl Maker {
     }
 }
 
-/// Whether what has this name, and is no symlink, has an attribute besides those of the source that could be taken away.
+/// Whether the file with this name, which is not a symbolic link, has an attribute that the
+/// source's does not have and that could be removed.
 pub(crate) fn has_more(node: &Node, at: BorrowedFd<'_>, name: &OsStr) -> bool {
     let path = by_path(at).join(name);
-    // Most have none at all, or few.
+    // Most files have no attributes, or few.
     let mut all = vec![0; 256];
     let mut listed = fs::llistxattr(&path, all.as_mut_slice());
     if let Err(Errno::RANGE) = listed {
@@ -415,17 +420,17 @@ pub(crate) fn has_more(node: &Node, at: BorrowedFd<'_>, name: &OsStr) -> bool {
     })
 }
 
-/// Whether the file system has room for much more than an attribute.
+/// Whether the file system has much more space than an attribute needs.
 fn has_room(path: &Path) -> bool {
     fs::statvfs(path).is_ok_and(|there| there.f_bavail > MIN_FREE && there.f_favail > MIN_FREE)
 }
 
-/// The only way to what is open as a path. A symlink that is open is not followed.
+/// The only path to a file that is open with `O_PATH`. An open symbolic link is not followed.
 pub(crate) fn by_path(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Of its extended attributes; none where there is no such thing.
+/// The names of the extended attributes. Empty if they are not supported.
 fn names(path: &Path) -> Vec<Vec<u8>> {
     let mut names = vec![0; MAX_XATTR_LIST];
     let length = fs::listxattr(path, names.as_mut_slice()).unwrap_or(0);

@@ -1,5 +1,6 @@
-//! Which names of a source's tree its log has: what is included, but for what is excluded. Decides by a
-//! path and whether a directory is there; what becomes of files that come and go, others decide.
+//! Selects which names of a source's tree its log has: those that are included and not excluded. It
+//! decides by a path and whether that is a directory. The caller handles files that enter and leave
+//! the selection.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,19 +8,22 @@ use std::path::Path;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// All patterns of a log together, in bytes: one record has them.
+/// The limit for all patterns of a log together, in bytes, because one record contains them.
 const MAX_BYTES: usize = 64 << 10;
 
-/// As somebody wrote them; a log keeps them so. None at all leave everything in.
+/// The patterns as they were written, which is how a log stores them. Without any, everything is
+/// selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
-    /// Of names that belong to the log, with all below them. None: all do.
+    /// Patterns of names that belong to the log, with everything below them. If empty, all names
+    /// do.
     pub include: Vec<String>,
-    /// Of names that do not, with all below them, whatever includes them.
+    /// Patterns of names that do not belong to the log, with everything below them. They take
+    /// precedence.
     pub exclude: Vec<String>,
 }
 
-/// A pattern that says nothing.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("pattern {pattern:?}: {why}")]
@@ -28,40 +32,40 @@ pub enum Error {
     Long(usize),
 }
 
-/// Patterns, ready to be asked.
+/// Compiled patterns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     include: Option<Inclusion>,
     exclude: Set,
-    /// Something else may belong where a directory was moved to.
+    /// Whether moving a directory may change what belongs to the log.
     anchored: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Inclusion {
     names: Set,
-    /// Directories below which a name may be included; none where any may lead to one.
+    /// Directories below which a name may be included. `None` if that holds for every directory.
     ways: Option<GlobSet>,
 }
 
-/// Names, and those that only directories have.
+/// Patterns for all names, and patterns for directories only.
 #[derive(Clone, Debug, Default)]
 struct Set {
     all: GlobSet,
     directories: GlobSet,
 }
 
-/// One of them, taken apart.
+/// A parsed pattern.
 struct Pattern<'a> {
     text: &'a str,
-    /// Without what stands for its place and its kind.
+    /// The pattern without its anchor and its trailing slash.
     glob: &'a str,
     anchored: bool,
     directory: bool,
 }
 
 impl Patterns {
-    /// In an order of their own: they mean the same in any.
+    /// Sorts the patterns, because their order has no meaning.
     pub fn new(mut include: Vec<String>, mut exclude: Vec<String>) -> Self {
         for patterns in [&mut include, &mut exclude] {
             patterns.sort();
@@ -71,7 +75,7 @@ impl Patterns {
     }
 
     /// # Errors
-    /// The first that says nothing.
+    /// Names the first invalid pattern.
     pub fn check(&self) -> Result<(), Error> {
         Filter::new(self).map(drop)
     }
@@ -90,7 +94,7 @@ impl Filter {
         }
         let include = Pattern::all(&patterns.include)?;
         let exclude = Pattern::all(&patterns.exclude)?;
-        // Below what is included everything is, wherever that has come to lie.
+        // Everything below an included name is included, so a move in or out changes the selection.
         let anchored = !include.is_empty() || exclude.iter().any(|one| one.anchored);
         let included = match include.is_empty() {
             true => None,
@@ -106,17 +110,17 @@ impl Filter {
         })
     }
 
-    /// Whether it leaves everything in.
+    /// Whether everything is selected.
     pub(crate) fn is_empty(&self) -> bool {
         self.include.is_none() && self.exclude.is_empty()
     }
 
-    /// Whether the same name in another directory may belong where it did not before.
+    /// Whether the selection of a name can change when it is moved to another directory.
     pub(crate) fn moves(&self) -> bool {
         self.anchored
     }
 
-    /// Whether what is at a path below the root belongs to the log. The root does.
+    /// Whether the file at a path below the root belongs to the log. The root always does.
     pub(crate) fn admits(&self, path: &[u8], directory: bool) -> bool {
         if self.is_empty() || path.is_empty() {
             return true;
@@ -217,7 +221,7 @@ impl<'a> Pattern<'a> {
         })
     }
 
-    /// Of the directories on the way to what it means; none where that may be anywhere.
+    /// Patterns for the directories that lead to a match. `None` if a match may be anywhere.
     fn ways(&self) -> Option<Vec<Glob>> {
         if !self.anchored {
             return None;
@@ -226,13 +230,13 @@ impl<'a> Pattern<'a> {
         let slashes = self.glob.match_indices('/').map(|(at, _)| at);
         for at in slashes {
             let way = self.glob.get(..at)?;
-            // One that is cut through in braces or brackets is no pattern.
+            // A prefix that ends within braces or brackets is not a valid pattern.
             ways.push(compile(way).ok()?);
             if way.ends_with("**") {
                 return (way != "**").then_some(ways);
             }
         }
-        // As the last of its names it is below all of what was before.
+        // The last component is a match itself, below all of these directories.
         Some(ways)
     }
 }
@@ -267,7 +271,7 @@ mod tests {
         Filter::new(&Patterns::new(owned(include), owned(exclude))).unwrap()
     }
 
-    /// A path that ends with a slash is a directory's.
+    /// The selected paths. A path that ends with a slash is a directory.
     fn admitted(filter: &Filter, paths: &[&str]) -> Vec<bool> {
         let admits = |path: &&str| match path.strip_suffix('/') {
             Some(path) => filter.admits(path.as_bytes(), true),
@@ -357,7 +361,7 @@ mod tests {
                 "srv/app.db",
             ],
         );
-        // It may be anywhere: every directory is a way.
+        // The name may be anywhere, so every directory leads to it.
         leaves(
             &filter(&["*.db"], &[]),
             &["a/", "a/b/", "a/x.db", "x.db"],
@@ -384,7 +388,7 @@ mod tests {
             &["a.db", "keep/x", "keep/", "b/"],
             &["old/", "old/a.db", "keep/old/y", "x.db", "keep/x.db"],
         );
-        // Names of what is included below what is excluded do not count.
+        // A name that is included below an excluded one does not count.
         leaves(&filter(&["a/b/c"], &["/a"]), &[], &["a/", "a/b/", "a/b/c"]);
     }
 

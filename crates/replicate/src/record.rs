@@ -1,7 +1,8 @@
-//! What the log says: each change of the source's tree, in the order in which it took place.
+//! The contents of the log: each change of the source's tree, in the order in which it took place.
 //!
-//! Records speak of files by what stays the same when they are renamed, and bind names to files
-//! separately: a replica can then be renamed, linked and unlinked exactly as the source was.
+//! Records identify files by a value that stays the same when they are renamed, and bind names to
+//! files separately. A replica can therefore be renamed, linked and unlinked exactly as the source
+//! was.
 
 mod change;
 pub(crate) mod field;
@@ -20,32 +21,32 @@ pub use source::Source;
 pub(crate) use term::Renumbering;
 pub use term::Term;
 
-/// A file of the source. Inode numbers are used again; the generation tells one use from the next.
+/// A file of the source. Inode numbers are reused, and the generation distinguishes the uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct File {
     pub inode: u64,
     pub generation: u32,
 }
 
-/// One name in a directory: any bytes but `/` and NUL, 1 to 255 of them, never `.` or `..`.
+/// One name in a directory: 1 to 255 bytes other than `/` and NUL, and never `.` or `..`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 
-/// What a file is; it never changes.
+/// The kind of a file, which never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Regular,
     Directory,
-    /// Its target, as the source has it: never followed.
+    /// The target, as the source has it. It is never followed.
     Symlink(Vec<u8>),
     Fifo,
     Socket,
-    /// Its device number, as `st_rdev` has it.
+    /// The device number, as in `st_rdev`.
     CharacterDevice(u64),
     BlockDevice(u64),
 }
 
-/// What `chmod`, `chown` and `utimensat` change.
+/// The attributes that `chmod`, `chown` and `utimensat` change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// The lower twelve bits of `st_mode`.
@@ -56,33 +57,33 @@ pub struct Attributes {
     pub modified_ns: i64,
 }
 
-/// An extended attribute: name and value.
+/// The name and the value of an extended attribute.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// Where bytes came from.
+/// How the capture obtained bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Copied from the page cache while the write held the file's lock.
     Exact,
-    /// Read from the file later, because what was written was not seen.
+    /// Read from the file later, because the written bytes were not captured.
     ReadBack,
 }
 
-/// Of what something is not known yet.
+/// A part of a file that can be in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Bytes from an offset on; a length of `u64::MAX` means all that follow.
+    /// A range of bytes. A length of `u64::MAX` means everything after the offset.
     Range { offset: u64, length: u64 },
-    /// Attributes, extended ones and size.
+    /// Attributes, extended attributes and size.
     Attributes,
-    /// Which names a directory has.
+    /// The names in a directory.
     Names,
 }
 
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Consecutive from 1 on: a gap is a defect.
+    /// Consecutive from 1. A gap is a defect.
     pub number: u64,
     /// When the capture wrote it, in nanoseconds since 1970.
     pub at_ns: u64,
@@ -91,42 +92,45 @@ pub struct Record {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Forget everything: what follows says the whole tree anew, below this directory.
+    /// Discards everything. The records that follow describe the whole tree below this directory.
     Start {
         root: File,
     },
-    /// Which tree follows, or goes on.
+    /// The identity of the tree that the log follows from here on.
     Source(Source),
-    /// Another tree goes on with the log: it follows an epoch.
+    /// Another tree continues the log. This record follows an epoch.
     Term(Term),
-    /// From here on, files are called otherwise, all of them: what each was called and is called. The last one of
-    /// several in a row ends it.
+    /// From here on, all files have other identifiers. Each pair has the old and the new one. The
+    /// last of several such records in a row is marked.
     Renumber {
         pairs: Vec<(File, File)>,
         last: bool,
     },
-    /// What the log is to have from here on, of what the source has: no epoch until it has.
+    /// The patterns that select which part of the source the log has from here on. There is no
+    /// epoch until the log agrees with them.
     Patterns(Patterns),
     Change(Change),
-    /// A program has asked for the epoch that follows: it has synced, renamed or linked a file.
+    /// A program has requested the epoch that follows: it has synced, renamed or linked a file.
     Barrier,
-    /// The epoch that follows has an earlier state of this file's content and attributes: it changed all the time.
+    /// The epoch that follows has an earlier state of this file's content and attributes, because
+    /// the file changed all the time.
     Stale {
         file: File,
     },
-    /// With all records before, the tree is one that the source had: a replica may show it.
+    /// With all records before this one, the tree is a state that the source had. A replica may
+    /// show it.
     Epoch {
         number: u64,
     },
 }
 
-/// Bytes that are no name of a directory entry.
+/// Bytes that are not a valid name of a directory entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no name of a file: {:?}", String::from_utf8_lossy(.0))]
 pub struct NoName(pub Vec<u8>);
 
 impl Record {
-    /// How many bytes of a file it has.
+    /// The number of bytes of a file in the record.
     pub(crate) fn bytes(&self) -> usize {
         match &self.entry {
             Entry::Change(Change::Data { bytes, .. }) => bytes.len(),
@@ -136,7 +140,7 @@ impl Record {
 }
 
 impl Entry {
-    /// What a listing calls it and shows of it.
+    /// The record's name and fields for listings.
     pub fn describe(&self) -> (&'static str, Members) {
         let mut members = Members::new();
         let name = match self {
@@ -197,13 +201,13 @@ impl fmt::Display for File {
 }
 
 impl Name {
-    /// Before every name in their order.
+    /// A value that sorts before every name.
     pub(crate) fn first() -> Self {
         Self(Vec::new())
     }
 
     /// # Errors
-    /// [`NoName`] for what no directory can contain, `.` and `..`.
+    /// [`NoName`] for bytes that no directory can contain, and for `.` and `..`.
     pub fn new(bytes: &[u8]) -> Result<Self, NoName> {
         let fits = (1..=255).contains(&bytes.len()) && bytes != b"." && bytes != b"..";
         if !fits || bytes.contains(&b'/') || bytes.contains(&0) {

@@ -1,5 +1,6 @@
-//! Makes a folder of a log: the tree as of an epoch. Every file is made through the directory it is in,
-//! which nobody else can enter before all is there, so no name and no symlink leads out of the folder.
+//! Restores the tree of an epoch from a log into a folder. Every file is created through the
+//! descriptor of its directory, which no other user can enter before the tree is complete, so that
+//! no name and no symbolic link leads out of the folder.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,18 +21,18 @@ use crate::make::{Bytes, Fault, Gate, Maker, refuses_name};
 use crate::record::{Entry, File, Kind, Name};
 use crate::tree::Tree;
 
-/// So many names that are left out are named in warnings.
+/// How many omitted names are named in warnings.
 const MAX_WARNINGS: usize = 20;
 
-/// What a restored tree may have.
+/// What a restored tree may contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Device nodes, set-user-ID and set-group-ID bits, and extended attributes other than `user.`:
-    /// only from a log that you trust as you trust its source.
+    /// Device nodes, set-user-ID and set-group-ID bits, and extended attributes other than `user.`.
+    /// Allow them only if you trust the log as you trust its source.
     pub privileged: bool,
 }
 
-/// What was made, and what was left out.
+/// What was created and what was omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     pub epoch: u64,
@@ -41,17 +42,17 @@ pub struct RestoreReport {
     pub names: u64,
     /// Bytes written to files.
     pub bytes: u64,
-    /// Files with another owner than in the source: only root can give files away.
+    /// Files with another owner than in the source, because only root can give files away.
     pub owners_left: u64,
-    /// Device nodes left out.
+    /// Device nodes omitted.
     pub devices_left: u64,
     /// Files without the set-user-ID or set-group-ID bits that they have in the source.
     pub set_id_left: u64,
-    /// Extended attributes left out.
+    /// Extended attributes omitted.
     pub extended_left: u64,
-    /// Names left out, because the file system cannot hold them.
+    /// Names omitted because the file system cannot hold them.
     pub names_left: u64,
-    /// Times that are beyond those that the file system has.
+    /// Times outside of the range of the file system.
     pub times_left: u64,
 }
 
@@ -76,11 +77,11 @@ impl Classify for Error {
     }
 }
 
-/// Makes `to` of the log in `folder`, as of this epoch, or of its last one.
+/// Restores `to` from the log in `folder`, at this epoch or at its last one.
 ///
 /// # Errors
-/// [`Error::Occupied`], what is wrong with the log, or what the file system refuses. What was made until
-/// then stays, and nobody but its owner can enter it.
+/// [`Error::Occupied`], errors of reading the log, or errors of the file system. What was created
+/// until then stays, and only its owner can enter it.
 pub fn restore(
     folder: &Path,
     epoch: Option<u64>,
@@ -117,23 +118,23 @@ pub fn restore(
     })
 }
 
-/// How far a tree is made, for another thread.
+/// The progress of building a tree, for another thread.
 #[derive(Debug, Default)]
 pub(crate) struct SharedProgress {
     pub(crate) names: AtomicU64,
-    /// Of files that are whole.
+    /// Bytes of completed files.
     pub(crate) bytes: AtomicU64,
 }
 
-/// What was made of a tree.
+/// The result of building a tree.
 #[derive(Debug, Default)]
 pub(crate) struct Fill {
     pub(crate) names: u64,
-    /// Names that the file system cannot hold, in their directories, with all below them.
+    /// Names that the file system cannot hold, with their directories, without those below them.
     pub(crate) left: Vec<(File, Name)>,
 }
 
-/// Makes the tree in an empty directory, which is here.
+/// Builds the tree in an empty directory.
 pub(crate) fn fill(
     tree: &Tree,
     contents: &Contents,
@@ -149,7 +150,7 @@ pub(crate) fn fill(
     )
 }
 
-/// As [`fill`], and tells how far it is.
+/// As [`fill`], and reports its progress.
 pub(crate) fn fill_telling(
     tree: &Tree,
     contents: &Contents,
@@ -207,7 +208,7 @@ fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     open_beneath(at, name, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
 }
 
-/// What the log says of an epoch.
+/// The log's state of an epoch.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) tree: Tree,
@@ -233,7 +234,7 @@ impl State {
         })
     }
 
-    /// Goes on by the next record of the log in this folder.
+    /// Applies the next record of the log in this folder.
     pub(crate) fn follow(
         &mut self,
         folder: &Path,
@@ -249,22 +250,22 @@ impl State {
     }
 }
 
-/// Makes a tree.
+/// Builds a tree.
 #[derive(Debug)]
 struct Filling<'a> {
     tree: &'a Tree,
     contents: &'a Contents,
     maker: &'a mut Maker,
     top: &'a OwnedFd,
-    /// What is being made, for errors.
+    /// The path of the current file, for errors.
     path: PathBuf,
-    /// Where a file of several names has its first.
+    /// For a file with several names, the place of the first.
     first: BTreeMap<File, (File, Name)>,
     filled: Fill,
     told: &'a SharedProgress,
 }
 
-/// A directory whose entries are being made.
+/// A directory whose entries are being created.
 #[derive(Debug)]
 struct Level {
     file: File,
@@ -273,8 +274,8 @@ struct Level {
 }
 
 impl Filling<'_> {
-    /// All below the root; deepest first get their attributes, for making an entry changes its
-    /// directory's.
+    /// Creates everything below the root. The deepest directories get their attributes first,
+    /// because creating an entry changes those of its directory.
     fn directory(&mut self, root: File) -> Result<(), Error> {
         let top = self.top.try_clone().map_err(|error| self.io(error))?;
         let mut levels = vec![self.level(root, top)];
@@ -312,7 +313,7 @@ impl Filling<'_> {
         Level { file, fd, left }
     }
 
-    /// A directory's descriptor is returned: what is in it comes next.
+    /// Creates an entry. For a directory, returns its descriptor, and its contents come next.
     fn entry(
         &mut self,
         (directory, at): (File, BorrowedFd<'_>),
@@ -355,7 +356,7 @@ impl Filling<'_> {
         Ok(None)
     }
 
-    /// Goes on without what the file system cannot hold.
+    /// Continues without an entry that the file system cannot hold.
     fn leave_out(
         &mut self,
         (directory, name): (File, &Name),
@@ -391,7 +392,7 @@ impl Filling<'_> {
         done.map_err(|errno| self.failed(errno))
     }
 
-    /// Opens a directory that was made, from the top.
+    /// Opens a directory that was created, from the top.
     fn reach(&self, directory: File) -> Result<OwnedFd, Error> {
         let mut at = self.top.try_clone().map_err(|error| self.io(error))?;
         for name in self.tree.path(directory).unwrap_or_default() {

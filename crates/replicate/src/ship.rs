@@ -1,6 +1,6 @@
-//! Ships a log to other machines: what every way of doing so shares. A [`Source`] follows the log
-//! record by record, a [`Sink`] is the copy of it, and a [`Key`] signs records for ways that others
-//! can write to.
+//! Ships a log to other machines. This module has the parts that all transports share. A [`Source`]
+//! follows the log record by record, a [`Sink`] writes a copy of it, and a [`Key`] signs records
+//! for transports that others can write to.
 
 mod key;
 pub mod nats;

@@ -1,5 +1,5 @@
-//! What a tree takes of a disk, and what a disk has left. An estimate: a file system has structures of its own, and
-//! other programs write to it as well.
+//! Estimates the disk space that a tree takes and that a disk has left. It is an estimate, because
+//! a file system has structures of its own, and other programs also write to it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,36 +13,36 @@ use crate::contents::{Bytes, Contents, Extents};
 use crate::record::Kind;
 use crate::tree::{Node, Tree};
 
-/// What a file takes at least, and what its bytes are counted in.
+/// The minimum size of a file, and the unit of its bytes.
 pub(crate) const BLOCK: u64 = 4096;
-/// The largest file that btrfs has among its names.
+/// The largest file whose bytes btrfs stores in its metadata.
 const MAX_INLINE: u64 = 2048;
 
-/// Bytes and files, needed or left.
+/// Bytes and files that are needed or available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) bytes: u64,
-    /// Files of all kinds.
+    /// The number of files of all kinds.
     pub(crate) files: u64,
 }
 
 impl Space {
-    /// What is left on the file system of an open directory, for the calling process.
+    /// The space available to the calling process on the file system of an open directory.
     pub(crate) fn available(directory: impl AsFd) -> io::Result<Self> {
         let free = fstatvfs(&directory)?;
         let ext4 = fstatfs(&directory)?.filesystem_type() == EXT4_SUPER_MAGIC;
         let blocks = match ext4 && nix::unistd::geteuid().is_root() {
-            // It keeps some blocks for root.
+            // The file system reserves some blocks for root.
             true => free.blocks_free(),
             false => free.blocks_available(),
         };
         Ok(Self {
-            // Zero of a tmpfs without a limit.
+            // Zero blocks mean a tmpfs without a limit.
             bytes: match free.blocks() {
                 0 => u64::MAX,
                 _ => blocks.saturating_mul(free.fragment_size()),
             },
-            // Zero where names take room as they come.
+            // Zero files mean that inodes are allocated on demand.
             files: match free.files() {
                 0 => u64::MAX,
                 _ => free.files_available(),
@@ -50,7 +50,7 @@ impl Space {
         })
     }
 
-    /// What files of a tree take that `makes` wants.
+    /// The space of the files of a tree that `makes` selects.
     pub(crate) fn of_tree(
         (tree, contents): (&Tree, &Contents),
         allocation: Allocation,
@@ -72,7 +72,7 @@ impl Space {
     }
 }
 
-/// What a new file takes in blocks for the bytes that the log has of it.
+/// The allocated size of a new file for the bytes that the log has of it.
 fn in_blocks(node: &Node, extents: Option<&Extents>) -> u64 {
     if node.kind == Kind::Directory {
         return BLOCK;
@@ -88,16 +88,16 @@ fn in_blocks(node: &Node, extents: Option<&Extents>) -> u64 {
     needs
 }
 
-/// How a file system takes bytes.
+/// How a file system allocates bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
     /// As many as are written.
     Plain,
     /// As many as are written, but a copy of a file shares its blocks.
     Shared,
-    /// As shared, and small files have no blocks of their own.
+    /// As `Shared`, and small files have no blocks of their own.
     Packed,
-    /// Fewer, perhaps: it may compress, or is not known.
+    /// Possibly fewer, because it may compress, or its behaviour is unknown.
     Unknown,
 }
 
@@ -111,7 +111,7 @@ impl Allocation {
         })
     }
 
-    /// What a new file takes for the bytes that the log has of it; nothing where that is not known.
+    /// The space of a new file for the bytes that the log has of it, or zero if that is unknown.
     pub(crate) fn bytes(self, node: &Node, extents: Option<&Extents>) -> u64 {
         match self {
             Self::Unknown => 0,

@@ -1,5 +1,5 @@
-//! The source's tree as the records say it, without the bytes of its files. Records may come from
-//! anybody: each is looked at before it changes anything, and none can make the tree a graph.
+//! The source's tree according to the records, without the bytes of its files. Records are
+//! untrusted: each is checked before it changes anything, and none can introduce a cycle.
 
 mod doubts;
 mod invalid;
@@ -19,19 +19,19 @@ pub use invalid::Invalid;
 pub use node::Node;
 pub use stale::Stale;
 
-/// The largest size that a file can have.
+/// The largest size of a file, in bytes.
 pub const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 
-/// A tree, folded from records.
+/// A tree built by folding records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     root: Option<File>,
     source: Option<Source>,
-    /// Of the last promotion; none before the first.
+    /// The last promotion, or `None` before the first.
     term: Option<Term>,
-    /// The promoted tree has not gone on yet.
+    /// The promoted tree has not continued the log yet.
     unclaimed: bool,
-    /// As far as it was said.
+    /// The part of a renumbering that has been read so far.
     renumbering: Renumbering,
     /// Something has changed since the last epoch.
     changed: bool,
@@ -39,22 +39,22 @@ pub struct Tree {
     files: BTreeMap<File, Node>,
     entries: BTreeMap<(File, Name), File>,
     doubts: Doubts,
-    /// Directories without a name, the root apart, that have entries: there are none at an epoch.
+    /// Directories other than the root without a name but with entries. There are none at an epoch.
     adrift: BTreeSet<File>,
     number: u64,
     epoch: u64,
-    /// Files that the last epoch has an earlier state of, and those of the next one.
+    /// Files that the last epoch has in an earlier state, and those of the next epoch.
     stale: BTreeSet<File>,
     next_stale: BTreeSet<File>,
 }
 
 impl Tree {
-    /// Folds a record that follows the ones folded before.
+    /// Folds the next record.
     ///
     /// # Errors
-    /// [`Invalid`] if the record cannot follow; the tree stays as it was.
+    /// [`Invalid`] if the record cannot follow the earlier ones. The tree then stays as it was.
     pub fn fold(&mut self, record: &Record) -> Result<(), Invalid> {
-        // What a log was folded to begins with its term.
+        // A base begins with the term of its log.
         let begins = matches!(record.entry, Entry::Start { .. } | Entry::Term(_));
         let starts = begins && self.number == 0;
         if !starts && record.number != self.number + 1 {
@@ -68,10 +68,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Folds what a record says, whatever its number: for who writes the records.
+    /// Folds an entry without checking its number, for code that writes records.
     ///
     /// # Errors
-    /// [`Invalid`] if it cannot follow; the tree stays as it was.
+    /// [`Invalid`] if the entry cannot follow. The tree then stays as it was.
     pub fn enter(&mut self, entry: &Entry) -> Result<(), Invalid> {
         if !self.renumbering.is_empty() && !matches!(entry, Entry::Renumber { .. }) {
             return Err(Invalid::Renumber("it does not end"));
@@ -83,7 +83,7 @@ impl Tree {
                     files: BTreeMap::from([(*root, Node::new(Kind::Directory))]),
                     number: self.number,
                     epoch: self.epoch,
-                    // It says all of the promoted tree, or of one that was folded.
+                    // A start describes the whole tree, of a promoted tree or of a base.
                     unclaimed: false,
                     term: self.term.take(),
                     changed: true,
@@ -119,17 +119,17 @@ impl Tree {
         }
     }
 
-    /// The directory that everything is below, once a `Start` said it.
+    /// The root directory, once a `Start` record has named it.
     pub fn root(&self) -> Option<File> {
         self.root
     }
 
-    /// Which tree it is of, where the log tells: logs of earlier versions do not.
+    /// The identity of the tree. `None` for logs of earlier versions, which do not record it.
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
 
-    /// What it has of the source, as they were said last.
+    /// The patterns that were recorded last.
     pub fn patterns(&self) -> &Patterns {
         &self.patterns
     }
@@ -138,12 +138,12 @@ impl Tree {
         self.files.get(&file)
     }
 
-    /// What a name in a directory means.
+    /// The file that a name in a directory refers to.
     pub fn child(&self, directory: File, name: &Name) -> Option<File> {
         self.entries.get(&(directory, name.clone())).copied()
     }
 
-    /// The names in a directory, in their order.
+    /// The names in a directory, sorted.
     pub fn children(&self, directory: File) -> impl Iterator<Item = (&Name, File)> {
         let first = Name::first();
         self.entries
@@ -152,7 +152,7 @@ impl Tree {
             .map(|((_, name), file)| (name, *file))
     }
 
-    /// The name in a directory that follows another one, or its first.
+    /// The next name in a directory after another one, or its first.
     pub(crate) fn next_child(
         &self,
         directory: File,
@@ -166,7 +166,7 @@ impl Tree {
         (*of == directory).then_some((name, *file))
     }
 
-    /// Files of all kinds, those without a name among them.
+    /// The number of files of all kinds, including those without a name.
     pub(crate) fn len(&self) -> u64 {
         self.files.len() as u64
     }
@@ -175,7 +175,8 @@ impl Tree {
         self.files.iter().map(|(file, node)| (*file, node))
     }
 
-    /// One path of the file below the root; none for a file that no path leads to. The root's is empty.
+    /// A path of the file below the root. `None` for a file that no path leads to. The path of the
+    /// root is empty.
     pub fn path(&self, file: File) -> Option<Vec<Name>> {
         let mut path = Vec::new();
         let mut at = file;
@@ -188,7 +189,7 @@ impl Tree {
         Some(path)
     }
 
-    /// Whether something has been in doubt since, and was not settled.
+    /// Whether something is in doubt.
     pub fn doubtful(&self) -> bool {
         self.doubts.first().is_some()
     }
@@ -197,28 +198,28 @@ impl Tree {
         self.doubts.has(file, part)
     }
 
-    /// What has been in doubt since, and was not settled.
+    /// All parts in doubt.
     pub(crate) fn in_doubt(&self) -> impl Iterator<Item = (File, Part)> {
         self.doubts.parts()
     }
 
-    /// Files that the last epoch has an earlier state of, because they changed all the time.
+    /// Files that the last epoch has in an earlier state, because they changed all the time.
     pub fn stale(&self) -> impl Iterator<Item = File> {
         self.stale.iter().copied()
     }
 
-    /// The number of the last record; zero before the first.
+    /// The number of the last record, or zero before the first.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The last epoch's number; zero before the first.
+    /// The last epoch's number, or zero before the first.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
     fn close(&mut self, number: u64) -> Result<(), Invalid> {
-        // Those of an epoch that is refused are not those of the next one.
+        // The stale files of a rejected epoch do not belong to the next one.
         let stale = take(&mut self.next_stale);
         if self.root.is_none() {
             return Err(Invalid::NoStart);
@@ -283,7 +284,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Linking a directory moves it: it has one name at most.
+    /// Linking a directory moves it, because it has at most one name.
     fn link(
         &mut self,
         directory: File,
@@ -295,8 +296,8 @@ impl Tree {
             return Err(Invalid::NoDirectory { file: directory });
         }
         let moves = self.node(file)?.kind == Kind::Directory;
-        // Most directories are new, and nothing can be below those: to look all the way up for each would take a time that
-        // grows with the square of the depth.
+        // Most directories are new and have no contents. Walking up from each of them would take
+        // time that grows with the square of the depth.
         let above = || match self.is_empty(file) {
             true => directory == file,
             false => self.is_below(directory, file),
@@ -339,7 +340,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The directory has other entries, or another name, than before.
+    /// Updates `adrift` after the entries or the name of a directory have changed.
     fn follow_entries(&mut self, directory: File, root: File) {
         let named = (self.files.get(&directory)).is_some_and(|node| !node.names.is_empty());
         match named || directory == root || self.is_empty(directory) {
@@ -369,19 +370,19 @@ impl Tree {
         false
     }
 
-    /// Of the last promotion; none before the first.
+    /// The last promotion, or `None` before the first.
     pub fn term(&self) -> Option<&Term> {
         self.term.as_ref()
     }
 
-    /// The last promotion, if the promoted tree has not gone on with the log yet.
+    /// The last promotion, if the promoted tree has not continued the log yet.
     pub(crate) fn unclaimed(&self) -> Option<&Term> {
         self.term.as_ref().filter(|_| self.unclaimed)
     }
 
     fn promote(&mut self, term: &Term) -> Result<(), Invalid> {
         let last = self.term.as_ref().map_or(Term::FIRST, |term| term.number);
-        // What a log was folded to begins with its term, before anything is known.
+        // A base begins with its term, before anything is known.
         let follows = self.root.is_none() || (term.epoch == self.epoch && !self.changed);
         if term.number <= last || !follows {
             return Err(Invalid::Term {
@@ -420,7 +421,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Calls all files otherwise: by something that no file is called, where nothing is said.
+    /// Gives all files their new identifiers. A file without one gets an unused identifier.
     pub(crate) fn renumber_files(&mut self, all: &Renumbering) {
         let mut all = all.clone();
         all.cover(self.files.keys().copied());
@@ -443,7 +444,7 @@ impl Tree {
         self.stale = names(&mut self.stale);
         self.next_stale = names(&mut self.next_stale);
         self.adrift = names(&mut self.adrift);
-        // An epoch is before: nothing is in doubt, or it was stale.
+        // This follows an epoch, so any remaining doubt was of a stale file.
         self.doubts = Doubts::default();
     }
 }

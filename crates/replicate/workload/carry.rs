@@ -31,7 +31,7 @@ pub(crate) struct Hands {
     peer: Option<Peer>,
 }
 
-/// A mapping whose descriptor is closed. Its size is asked through one that cannot write.
+/// A mapping whose descriptor is closed. Its size is queried through a read-only descriptor.
 #[derive(Debug)]
 struct Mapped {
     map: FileMapping,
@@ -64,7 +64,7 @@ impl Hands {
         random.choice(0..self.mapped.len())
     }
 
-    /// Does it; how many bytes it says it moved, or 0.
+    /// Carries out the step. Returns the number of bytes that it reports as moved, or 0.
     pub(crate) fn carry_out(&mut self, operation: &Operation) -> io::Result<u64> {
         match operation {
             Operation::Hold { .. }
@@ -208,7 +208,7 @@ fn node(path: &Path, mode: u32, what: Node) -> io::Result<()> {
     let (kind, device) = match what {
         Node::Fifo => (FileType::Fifo, 0),
         Node::Socket => (FileType::Socket, 0),
-        // The null device, and a disk that nobody has.
+        // The null device, and a disk that does not exist.
         Node::Character => (FileType::CharacterDevice, makedev(1, 3)),
         Node::Block => (FileType::BlockDevice, makedev(240, 300)),
     };

@@ -439,7 +439,7 @@ impl Fuzz {
         self.directory().join(names::name(&mut self.random))
     }
 
-    /// A name to open for writing: anything else there would block or belong to others.
+    /// A name to open for writing. Other kinds of files would block or belong to other steps.
     fn free_or_regular(&mut self) -> Option<PathBuf> {
         let name = self.name();
         let taken = self.tree.directories.contains(&name) || self.tree.others.contains(&name);

@@ -61,7 +61,7 @@ pub(crate) fn write(path: &Path, area: Area, how: Way, peer: &mut Option<Peer>) 
             pwritev2(&file, &slices(&bytes), u64::MAX, ReadWriteFlags::APPEND)?
         }
         Way::Direct | Way::RingDirect => direct(&file, area, how)?,
-        // Large enough that the allocator maps zero pages, which nobody touched.
+        // Large enough that the allocator maps untouched zero pages.
         Way::Untouched => file.write_at(&vec![0; area.length + (1 << 18)], area.offset)?,
         Way::Unread => unread(path, &file, area)?,
         Way::Flipped => flipped(&file, area)?,

@@ -1,5 +1,6 @@
-//! Does everything that a program can do to a tree, in an order that a seed decides: the workload
-//! that tests mirror. It prints each step with its result, and stops at barriers until it is told to go on.
+//! Performs every file operation of programs on a tree, in an order that a seed determines: the
+//! workload of the mirror tests. It prints each step with its result, and stops at barriers until
+//! it is told to continue.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

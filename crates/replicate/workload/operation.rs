@@ -251,7 +251,7 @@ impl Allocation {
         Self::Ring,
     ];
 
-    /// The mode of `fallocate`; none where a ring is asked.
+    /// The mode of `fallocate`. `None` if `io_uring` is used.
     pub(crate) fn mode(self) -> Option<FallocateFlags> {
         Some(match self {
             Self::Plain => FallocateFlags::empty(),

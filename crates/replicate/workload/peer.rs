@@ -75,7 +75,7 @@ impl Drop for Peer {
     }
 }
 
-/// The peer's life: writes what it is asked to until nobody can ask.
+/// The main loop of the peer: writes what it is asked to until the socket is closed.
 pub(crate) fn receive() -> io::Result<()> {
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     let mut socket = UnixStream::from(socket);

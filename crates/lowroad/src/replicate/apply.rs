@@ -1,4 +1,4 @@
-//! `lowroad replicate apply`: a replica's tree, kept up to date from a log.
+//! `lowroad replicate apply`: keeps the tree of a replica up to date from a log.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
@@ -80,7 +80,7 @@ impl Apply {
         loop {
             while self.step(&mut applying, &mut reporter)? {
                 self.report(applying.done(), &mut reporter, json)?;
-                // The log may grow all the time: without an epoch to reach, one step is enough.
+                // The log may grow all the time, so without an epoch to reach one step is enough.
                 let reached = !self.follow && self.epoch.is_none();
                 if reached || shutdown.requested() {
                     break;
@@ -125,7 +125,7 @@ impl Apply {
         exit::print(&format!("{text}\n"))
     }
 
-    /// One step; with `--follow`, one that finds no room is said once, and tried again.
+    /// Does one step. With `--follow`, a step without enough space is reported once and retried.
     fn step(&self, applying: &mut Applying, reporter: &mut Reporter) -> Result<bool, Failure> {
         if !self.follow {
             return Ok(applying.step(self.epoch)?);
@@ -185,7 +185,7 @@ impl Apply {
     }
 }
 
-/// Ends a step that is under way when a signal arrives.
+/// Aborts a step in progress when a signal arrives.
 #[derive(Debug)]
 pub(super) struct SignalWatch {
     shutdown: Arc<Shutdown>,
@@ -216,21 +216,21 @@ impl SignalWatch {
         }
     }
 
-    /// No step is under way any more: what follows is done in any case.
+    /// Ends the watch. No step is in progress any more, so what follows is completed in any case.
     pub(super) fn over(self) {
         self.over.store(true, Ordering::Relaxed);
-        // A thread that panicked has said so.
+        // A thread that panicked has printed its message.
         let _ = self.thread.join();
         self.gate.reopen();
     }
 }
 
-/// What standard error shows.
+/// The output on standard error.
 #[derive(Debug, Default)]
 struct Reporter {
     /// When the progress line was last written.
     at: Option<Instant>,
-    /// What was last said to be waited for.
+    /// The last reported reason for waiting.
     waiting: Option<String>,
 }
 

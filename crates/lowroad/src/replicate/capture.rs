@@ -1,4 +1,4 @@
-//! `lowroad replicate capture`: a tree's changes into a log, until a signal.
+//! `lowroad replicate capture`: captures the changes of a tree into a log until a signal arrives.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
@@ -127,7 +127,8 @@ impl Capture {
         }
     }
 
-    /// Follows until a signal. Returns the final progress: whether the log's last epoch is complete.
+    /// Follows the tree until a signal arrives. Returns the final progress, and whether the log's
+    /// last epoch is complete.
     fn follow(
         &self,
         mut recorder: Recorder,
@@ -185,7 +186,7 @@ impl Capture {
         }
     }
 
-    /// One line, once the log has the tree.
+    /// Prints one line once the log has the tree.
     fn announce(&self, captured: &CaptureProgress, json: bool) -> Result<(), Failure> {
         if json {
             let ready = PartProgress::Capture(captured.clone()).object();
@@ -232,7 +233,7 @@ fn pressed(pressure: &Pressure) -> String {
     format!("  frozen {freezes} times for {seconds:.3} s{now}")
 }
 
-/// What was found when the log was taken up.
+/// The results of comparing the tree with a continued log.
 fn rescanned(progress: &Progress) -> String {
     let Some(rescan) = progress.rescan else {
         return String::new();

@@ -1,4 +1,4 @@
-//! `lowroad replicate compact`: the older part of a log, folded into the tree that it leads to.
+//! `lowroad replicate compact`: folds the older part of a log into the resulting tree.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
@@ -31,7 +31,7 @@ pub(super) struct Compact {
 impl Compact {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
-        // All of a log that is not being written can be folded.
+        // Seal the last segment, because a log without a writer can be folded completely.
         seal(&self.folder)?;
         let epoch = match self.epoch {
             Some(epoch) => Some(epoch),

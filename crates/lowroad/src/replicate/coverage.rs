@@ -1,4 +1,5 @@
-//! `lowroad replicate coverage`: how a capture sees each operation, tried on the tree's own file system.
+//! `lowroad replicate coverage`: tests how a capture sees each operation on the tree's own file
+//! system.
 
 use std::path::{Path, PathBuf};
 

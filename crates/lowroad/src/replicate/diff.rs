@@ -1,4 +1,4 @@
-//! `lowroad replicate diff`: what changed between two epochs of a log.
+//! `lowroad replicate diff`: lists the changes between two epochs of a log.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ fn object(Difference { path, what }: &Difference) -> String {
     object.to_string()
 }
 
-/// The last line: how many there are of each.
+/// The last line, with the number of differences of each kind.
 fn summary(compared: &Compared, json: bool) -> String {
     let count = |name: &str| {
         let all = compared.all.iter();

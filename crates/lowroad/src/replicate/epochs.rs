@@ -1,4 +1,4 @@
-//! `lowroad replicate epochs`: the epochs of a log, a line each.
+//! `lowroad replicate epochs`: lists the epochs of a log, one per line.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -48,7 +48,7 @@ impl Epochs {
             }
             match printed {
                 Ok(true) => ControlFlow::Continue(()),
-                // Nobody reads it any more, as in `| head`.
+                // The output was closed, as by `| head`.
                 _ => ControlFlow::Break(()),
             }
         })?;

@@ -1,4 +1,4 @@
-//! `lowroad replicate keys`: certificates for `serve` and `receive`, and keys for signing.
+//! `lowroad replicate keys`: creates certificates for `serve` and `receive`, and keys for signing.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `lowroad replicate log`: the records of a log, a line each.
+//! `lowroad replicate log`: lists the records of a log, one per line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::exit::{self, Failure, OrFail as _};
 
-/// How long to wait for more.
+/// The interval between checks for more records.
 const TICK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl Log {
             match reader.read().or_fail()? {
                 Some(located) if located.record.number < self.from => {}
                 Some(located) if print(&located.record, json)? => {}
-                // Nobody reads it any more, as in `| head`.
+                // The output was closed, as by `| head`.
                 Some(_) => return Ok(()),
                 None if !self.follow || shutdown.wait(TICK) || !exit::has_reader() => return Ok(()),
                 None => {}
@@ -63,7 +63,7 @@ fn print(record: &Record, json: bool) -> Result<bool, Failure> {
     exit::print_more(&format!("{}\n", Value::Object(members)))
 }
 
-/// `key value` of each member.
+/// The fields as `key value`.
 fn words(members: &Members) -> String {
     let words = members.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key} {text}"),

@@ -91,7 +91,7 @@ enum Verb {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let json = arguments.json;
-    // Every segment of a log that bytes of the tree lie in is an open file.
+    // Every segment with bytes of the tree is an open file.
     process::limits::raise_descriptors();
     match arguments.verb {
         Verb::Apply(apply) => apply.run(json),

@@ -1,4 +1,4 @@
-//! What `publish` and `receive` ask of a NATS server in the same words.
+//! The NATS flags that `publish` and `receive` share.
 
 use std::path::PathBuf;
 

@@ -56,7 +56,7 @@ impl Promote {
     }
 }
 
-/// What is to be run next, word by word.
+/// The command to run next, word by word.
 fn capture(promotion: &Promotion) -> [String; 7] {
     let (tree, log) = (promotion.tree.display(), promotion.log.display());
     let words = ["lowroad", "replicate", "capture", "--tree"].map(str::to_owned);
@@ -110,7 +110,7 @@ fn object(promotion: &Promotion, dry_run: bool) -> Value {
     }})
 }
 
-/// The time that what is known to be missing spans.
+/// The time span of what is known to be missing.
 fn span_ms(losses: &Losses) -> u64 {
     let until = losses.missing_until_ns().unwrap_or(losses.epoch_ns);
     until.saturating_sub(losses.epoch_ns) / 1_000_000
@@ -173,7 +173,7 @@ fn missing(losses: &Losses) -> String {
     }
 }
 
-/// As a shell takes it.
+/// The word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:@%+=,".contains(&byte);
     match word.bytes().all(plain) && !word.is_empty() {

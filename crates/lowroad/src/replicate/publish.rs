@@ -1,4 +1,4 @@
-//! `lowroad replicate publish`: a log into a stream that NATS servers keep, until a signal.
+//! `lowroad replicate publish`: publishes a log to a stream on NATS servers until a signal arrives.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};

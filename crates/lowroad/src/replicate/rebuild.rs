@@ -1,4 +1,4 @@
-//! `lowroad replicate verify --rebuild`: makes the tree of the log alone, and compares that.
+//! `lowroad replicate verify --rebuild`: rebuilds the tree from the log alone, and compares it.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ impl Sides {
 pub(super) struct Rebuild<'a> {
     pub(super) log: &'a Path,
     pub(super) epoch: Option<u64>,
-    /// By default, beside the log.
+    /// The folder for the rebuilt tree. By default it is beside the log.
     pub(super) within: Option<&'a Path>,
     pub(super) against: Option<&'a Path>,
     pub(super) scope: Scope,

@@ -1,4 +1,5 @@
-//! `lowroad replicate receive`: a copy of a log that another machine ships, until a signal.
+//! `lowroad replicate receive`: keeps a copy of a log that another machine ships, until a signal
+//! arrives.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};

@@ -1,4 +1,4 @@
-//! `lowroad replicate restore`: the tree as of an epoch, in a new folder.
+//! `lowroad replicate restore`: restores the tree of an epoch to a new folder.
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ impl Restore {
         exit::print(&format!("{text}\n"))
     }
 
-    /// The epoch that was asked for; none for the last one.
+    /// The requested epoch. `None` for the last one.
     fn chosen(&self) -> Result<Option<u64>, Failure> {
         let now = Timestamp::now();
         let at = match (self.at, self.ago) {

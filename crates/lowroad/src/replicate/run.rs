@@ -1,4 +1,4 @@
-//! `lowroad replicate run`: all that a configuration lists, until SIGINT or SIGTERM.
+//! `lowroad replicate run`: runs all parts of a configuration until SIGINT or SIGTERM.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::exit::{self, Failure, OrFail as _};
 /// Interval between checks of the parts.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What is waited for longer is said.
+/// Waiting is reported after this time.
 const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ impl Run {
 }
 
 fn serve(config: Config, json: bool) -> Result<(), Failure> {
-    // Before the first thread: those that come later leave the signals to it.
+    // Before any thread is started, because threads inherit the signal mask.
     let shutdown = Shutdown::install().context("signals")?;
     let (control, http) = (config.control.clone(), config.http.clone());
     let service = Arc::new(Service::start(config)?);
@@ -69,7 +69,7 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     if let Err(error) = ready::stopping() {
         tracing::warn!(%error, "the service manager does not hear that this ends");
     }
-    // Whoever asks meanwhile is told how far the end is.
+    // Meanwhile the control socket reports the progress of the shutdown.
     service.stop();
     drop(endpoint);
     let status = service.status();
@@ -81,7 +81,7 @@ fn serve(config: Config, json: bool) -> Result<(), Failure> {
     verdict(&status.parts)
 }
 
-/// Says why it is not ready yet.
+/// Reports why the service is not ready yet.
 struct ReadinessReporter {
     since: Instant,
     said: Vec<(String, String)>,
@@ -95,7 +95,7 @@ impl ReadinessReporter {
         }
     }
 
-    /// One line for each part that waits, when that is news and no matter of a moment.
+    /// Prints one line for each waiting part, if the reason is new and has lasted for some time.
     fn show(&mut self, awaited: Vec<(String, String)>) {
         if self.since.elapsed() < NOTICE_DELAY || awaited == self.said {
             return;
@@ -107,7 +107,8 @@ impl ReadinessReporter {
     }
 }
 
-/// One line, once all parts have begun, those aside that cannot; and one for each log that was taken up.
+/// Prints one line once all parts have started, except those that cannot, and one for each
+/// continued log.
 fn announce(
     service: &Service,
     control: &Path,
@@ -124,7 +125,7 @@ fn announce(
     };
     let (parts, running) = (status.parts.len(), count(State::Running));
     let (control, http) = (control.display(), endpoint.address());
-    // What captures found that took their logs up.
+    // The results of comparing trees with continued logs.
     let compared: Vec<_> = status
         .parts
         .iter()
@@ -151,7 +152,7 @@ fn announce(
     Ok(())
 }
 
-/// A part that did not work when it was told to end has not kept all.
+/// A part that was not working when it was told to end has not handled everything.
 fn verdict(parts: &[PartStatus]) -> Result<(), Failure> {
     let broken: Vec<&str> = parts
         .iter()

@@ -1,4 +1,4 @@
-//! `lowroad replicate serve`: a log to replicas over TCP, until a signal.
+//! `lowroad replicate serve`: serves a log to replicas over TCP until a signal arrives.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Serve {
     pub(super) fn run(&self, json: bool) -> Result<(), Failure> {
         let shutdown = Shutdown::install().context("signals")?;
         let server = self.settings().start().map_err(|error| match error {
-            // A name that was mistyped, most likely.
+            // Most likely the name was mistyped.
             service::Error::Tcp(Error::Log(error)) => Failure::Input(error.to_string()),
             other => other.into(),
         })?;

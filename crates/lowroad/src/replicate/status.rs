@@ -1,4 +1,4 @@
-//! `lowroad replicate status`: asks a `run` how its parts are.
+//! `lowroad replicate status`: shows the state of the parts of a `run`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl Status {
     }
 }
 
-/// A line for each part, and what is wrong with it below.
+/// One line for each part, followed by its problems.
 pub(super) fn text(answer: &Value) -> String {
     let mut text = String::new();
     for part in answer["parts"].as_array().into_iter().flatten() {
@@ -86,7 +86,8 @@ pub(super) fn text(answer: &Value) -> String {
     text
 }
 
-/// What a capture found when it took its log up, in a line behind `before`; nothing of one that began its log.
+/// The results of comparing the tree with a continued log, in a line after `before`. Empty for a
+/// new log.
 pub(super) fn rescanned(rescan: &Value, before: &str) -> String {
     if rescan.is_null() {
         return String::new();
@@ -105,7 +106,7 @@ pub(super) fn rescanned(rescan: &Value, before: &str) -> String {
     )
 }
 
-/// What of a tree is in doubt: epochs wait until it has been read.
+/// The parts of a tree that are in doubt. Epochs wait until they have been read.
 fn open(open: &Value) -> String {
     let listed = open["listed"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = String::new();
@@ -134,7 +135,7 @@ fn open(open: &Value) -> String {
     text
 }
 
-/// Of a capture whose lag is bounded.
+/// The back-pressure of a bounded capture.
 fn bounded(pressure: &Value) -> String {
     if pressure.is_null() {
         return String::new();
@@ -153,7 +154,7 @@ fn bounded(pressure: &Value) -> String {
     )
 }
 
-/// What a part of this kind counts, by the words of its own verb.
+/// The counters of a part, in the words of the command for its kind.
 fn counts(part: &Value) -> String {
     let named: &[(&str, &str)] = match word(&part["kind"]) {
         "capture" => &[

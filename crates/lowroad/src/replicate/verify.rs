@@ -1,4 +1,5 @@
-//! `lowroad replicate verify` and `lowroad replicate hash`: whether a folder is the tree that a log says.
+//! `lowroad replicate verify` and `lowroad replicate hash`: compare a folder with the tree in a
+//! log, or hash either.
 #![expect(clippy::print_stderr, reason = "the progress line")]
 
 use std::io::{self, IsTerminal};
@@ -18,7 +19,7 @@ use crate::exit::{self, Failure, OrFail as _};
 
 /// Interval between changes of the progress line.
 const REFRESH: Duration = Duration::from_millis(500);
-/// Longer values are cut in the text; JSON has all of them.
+/// Longer values are truncated in the text. JSON has them in full.
 const MAX_VALUE: usize = 200;
 
 #[derive(Debug, Args)]
@@ -145,7 +146,7 @@ impl Hash {
     }
 }
 
-/// The line on a terminal, and the request to end.
+/// The progress line on a terminal, and the request to end.
 pub(super) struct Line<'a> {
     shutdown: &'a Shutdown,
     refreshed: Instant,
@@ -161,7 +162,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// `doing` comes before the counts.
+    /// `doing` comes before the counters.
     pub(super) fn show(&mut self, doing: &str, progress: &Progress) -> ControlFlow<()> {
         if self.terminal && self.refreshed.elapsed() >= REFRESH {
             self.refreshed = Instant::now();
@@ -185,7 +186,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A difference, or what nobody knows, is a failure.
+/// A difference is a failure, and so is an undecided name.
 pub(super) fn judge(verdicts: &[&Verdict]) -> Result<(), Failure> {
     if verdicts.iter().all(|verdict| verdict.equal()) {
         return Ok(());
@@ -210,7 +211,7 @@ pub(super) fn judge(verdicts: &[&Verdict]) -> Result<(), Failure> {
     Err(Failure::Failed(anyhow!(what)))
 }
 
-/// All lines but the end of the last one.
+/// All lines without the final newline.
 pub(super) fn text(verdict: &Verdict, sides: Sides) -> String {
     let mut text = String::new();
     for one in &verdict.differences {

@@ -1,4 +1,4 @@
-//! Why a replica could not be kept.
+//! Errors of keeping a replica.
 
 use std::io;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub enum Error {
         .to.display(), if *.made { "with" } else { "without" }
     )]
     Privileged { to: PathBuf, made: bool },
-    /// A copy of a log that lost its end with the power is behind a replica that did not.
+    /// A copy of a log that lost its end in a power failure is behind a replica that did not.
     #[error(
         "{} ends before epoch {epoch}, of which the replica is: wait until its source has sent that again, or --fresh \
          makes it anew",
@@ -70,7 +70,7 @@ pub enum Error {
         epoch: u64,
         removed: u64,
         files: u64,
-        /// A step to another epoch had begun to change the tree.
+        /// Whether a step to another epoch had begun to change the tree.
         interrupted: bool,
     },
     #[error(
@@ -86,10 +86,10 @@ pub enum Error {
         has: u64,
         names: u64,
     },
-    /// Two files of the source could not both be there, nor one of them be renamed.
+    /// Two files of the source cannot coexist there, and neither can be renamed.
     #[error("{}: names are the same there whatever their case; put the replica elsewhere", .0.display())]
     Case(PathBuf),
-    /// Somebody closed the gate in the middle of a step.
+    /// The gate was closed in the middle of a step.
     #[error("{}: ended in the middle of a step; the next `apply` puts the replica right and goes on", .0.display())]
     Ended(PathBuf),
     #[error("{}: no room; make some, and apply again: nothing is lost", .0.display())]
@@ -99,7 +99,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a system call said of a path in the replica.
+    /// The error of a system call on a path in the replica.
     pub(super) fn of(path: PathBuf, cause: io::Error) -> Self {
         match Errno::from_io_error(&cause) {
             Some(Errno::NOSPC | Errno::DQUOT) => Self::Full(path),

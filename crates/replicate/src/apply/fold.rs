@@ -1,5 +1,5 @@
-//! Reads the log up to an epoch, and keeps what a step to it has to know: what each file that the
-//! records speak of was before, and what its bytes have become since.
+//! Reads the log up to an epoch and keeps what a step needs: the former state of each file that the
+//! records mention, and what its bytes have become since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +11,7 @@ use crate::make::Gate;
 use crate::record::{Change, Entry, File, Record, Renumbering, Subject};
 use crate::tree::{Node, Tree};
 
-/// An epoch that the log has.
+/// An epoch of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) epoch: u64,
@@ -34,14 +34,14 @@ impl Target {
     }
 }
 
-/// Files of later records.
+/// The files that later records mention.
 #[derive(Debug, Default)]
 pub(super) struct Later {
-    /// Something of them changes that is not a name.
+    /// Files of which something other than a name changes.
     pub(super) changed: BTreeSet<File>,
-    /// They get a name, or another gets theirs.
+    /// Files that get a name, or whose name another file gets.
     pub(super) named: BTreeSet<File>,
-    /// When the capture wrote the epochs among them.
+    /// When the capture wrote the epochs among those records.
     pub(super) epochs: BTreeSet<u64>,
 }
 
@@ -49,24 +49,26 @@ pub(super) struct Later {
 pub(super) struct Fold {
     folder: PathBuf,
     reader: Reader,
-    /// Looks ahead: no record is folded before the epoch that ends it is there.
+    /// Looks ahead: a record is folded only when the epoch that contains it is complete.
     scout: Reader,
     last: Option<Target>,
     /// The last epoch that was folded.
     folded: Option<Target>,
-    /// As of the last record that was folded.
+    /// The tree as of the last folded record.
     pub(super) tree: Tree,
-    /// What the files that were spoken of were before the step; none for new ones.
+    /// The states before the step of the files that records mention. `None` for new files.
     pub(super) before: BTreeMap<File, Option<Node>>,
     pub(super) root_before: Option<File>,
     pub(super) contents: Contents,
-    /// The contents are not followed: they keep segments open, and the disk has no room for others until they are closed.
+    /// The contents are not followed. They would keep segments open, whose disk space is needed for
+    /// new ones.
     released: bool,
     gate: Gate,
-    /// The scout has seen that files are renumbered behind the last epoch: no step goes beyond that epoch.
+    /// The scout has seen that files are renumbered after the last epoch. No step goes beyond that
+    /// epoch.
     border: bool,
     renumbering: Renumbering,
-    /// What files are called otherwise since this was taken.
+    /// Renumberings of files since the last call that took them.
     pub(super) renumbered: Option<Renumbering>,
 }
 
@@ -91,12 +93,12 @@ impl Fold {
         })
     }
 
-    /// Which log it is; none while nothing was written to it.
+    /// The identity of the log. `None` if nothing has been written to it.
     pub(super) fn id(&mut self) -> Result<Option<Id>, log::Error> {
         self.reader.id()
     }
 
-    /// The last epoch that there is by now, or this one.
+    /// The log's last epoch so far, or the epoch `up_to`.
     pub(super) fn look(&mut self, up_to: Option<u64>) -> Result<Option<Target>, log::Error> {
         let enough = |last: Option<Target>| {
             last.is_some_and(|last| up_to.is_some_and(|epoch| last.epoch >= epoch))
@@ -118,12 +120,12 @@ impl Fold {
         Ok(self.last)
     }
 
-    /// Whether there is more than the last step could go to.
+    /// Whether the log continues beyond what the last step could reach.
     pub(super) fn is_at_border(&self) -> bool {
         self.border && self.last == self.folded
     }
 
-    /// Folds up to this record; false if the log does not have it any more.
+    /// Folds up to this record. Returns false if the log no longer has it.
     pub(super) fn to(&mut self, target: u64) -> Result<bool, log::Error> {
         while self.tree.number() < target {
             self.go_on()?;
@@ -135,7 +137,7 @@ impl Fold {
         Ok(self.tree.number() == target)
     }
 
-    /// Forgets what the bytes of files have become, and of later records, too.
+    /// Forgets what the bytes of files have become, also for later records.
     pub(super) fn release(&mut self) {
         self.contents = Contents::default();
         self.released = true;
@@ -151,17 +153,17 @@ impl Fold {
         self.folded
     }
 
-    /// Whether the last epoch that was folded was written at that time; zero where that is not known.
+    /// Whether the last folded epoch was written at that time. Zero stands for an unknown time.
     pub(super) fn ends_with(&self, at_ns: u64) -> bool {
         at_ns == 0 || self.folded.is_some_and(|folded| folded.at_ns == at_ns)
     }
 
-    /// Returns when all that was folded survives a loss of power.
+    /// Returns when everything folded so far survives a power failure.
     pub(super) fn persist(&mut self) -> Result<(), log::Error> {
         self.reader.persist()
     }
 
-    /// A step begins here; `all` keeps what the log says of every byte.
+    /// Begins a step. `all` keeps every byte that the log has.
     pub(super) fn begin(&mut self, all: bool) {
         self.scout = self.reader.clone();
         self.last = self.folded;
@@ -174,7 +176,7 @@ impl Fold {
     }
 
     /// # Errors
-    /// Whoever waits for it wants it to end.
+    /// Returns an error if the caller that waits wants to end.
     fn go_on(&self) -> Result<(), log::Error> {
         match self.gate.is_closed() {
             true => Err(log::Error::Io {
@@ -185,7 +187,7 @@ impl Fold {
         }
     }
 
-    /// What records speak of that were not folded yet.
+    /// What the records that were not folded yet mention.
     pub(super) fn later(&self) -> Result<Later, log::Error> {
         let mut reader = self.reader.clone();
         let mut later = Later::default();
@@ -203,7 +205,7 @@ impl Fold {
                 | Entry::Term(_)
                 | Entry::Barrier
                 | Entry::Stale { .. } => {}
-                // No step goes beyond.
+                // No step goes beyond a renumbering.
                 Entry::Renumber { .. } => break,
             }
         }
@@ -219,14 +221,16 @@ impl Fold {
                 file: Some(file),
             } => {
                 later.named.insert(file);
-                // What had the name is elsewhere by now, or gone, and may look like what has it.
+                // The file that had the name is elsewhere or gone, and may look like the one that
+                // has it now.
                 later.named.extend(self.tree.child(directory, name));
             }
             Subject::Entry { file: None, .. } | Subject::Knowledge => {}
         }
     }
 
-    /// The step is done: of bytes, only those that are in no tree yet stay known, and those of files that are left out.
+    /// Ends a step. Of the contents, only bytes that are in no tree yet and those of omitted files
+    /// are kept.
     pub(super) fn settle(&mut self, left_out: &BTreeSet<File>) {
         self.before.clear();
         self.root_before = self.tree.root();
@@ -247,13 +251,13 @@ impl Fold {
                 }
             }
             Entry::Change(change) => self.note(change),
-            // Of a replica, only what the log says of files.
+            // These entries do not change the files of a replica.
             Entry::Source(_)
             | Entry::Term(_)
             | Entry::Patterns(_)
             | Entry::Barrier
             | Entry::Stale { .. } => {}
-            // A step ends before: what files were is what they are.
+            // A step ends before a renumbering, so the former states are the current ones.
             Entry::Renumber { pairs, last } => {
                 self.before.clear();
                 if let Some(all) = self.renumbering.follow(pairs, *last) {
@@ -273,7 +277,7 @@ impl Fold {
         Ok(())
     }
 
-    /// What a file was before this, the first time that it is spoken of.
+    /// Notes the state of a file before this change, when a record mentions it for the first time.
     fn note(&mut self, change: &Change) {
         let (one, other) = match change.subject() {
             Subject::File(file) => (Some(file), None),

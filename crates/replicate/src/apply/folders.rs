@@ -1,5 +1,5 @@
-//! Opens what is in a replica: one name after the other from its top, and never through a symlink, a
-//! mount or a `..`, whatever somebody else has put there.
+//! Opens files of a replica, one path component after the other from its top. It never follows a
+//! symbolic link, a mount or a `..`, because others may have put anything there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -16,18 +16,19 @@ use crate::folder::open_beneath;
 use crate::make::{Gate, OWNER_RWX, by_path};
 use crate::record::{File, Name, Renumbering};
 
-/// Directories that are kept open, at most.
+/// The most directories that are kept open.
 const OPEN: usize = 128;
 
-/// The two places of a replica, and which directory is where.
+/// The two places of a replica, and the place of each directory.
 #[derive(Debug)]
 pub(super) struct Folders {
     pub(super) tree: Arc<OwnedFd>,
     pub(super) staging: Arc<OwnedFd>,
-    /// Those that are outside of the tree, or were put into it.
+    /// Directories that are outside of the tree, or were put into it.
     moved: BTreeMap<File, Place>,
     open: BTreeMap<File, Arc<OwnedFd>>,
-    /// Without root, a directory can only be changed while its owner may: these got the permission.
+    /// Directories whose permissions were extended. Without root, a directory can be changed only
+    /// while its owner has the permission.
     pub(super) relaxed: BTreeSet<Directory>,
     owned: bool,
     gate: Gate,
@@ -39,7 +40,7 @@ enum Place {
     In(Directory, Name),
 }
 
-/// What a file is called while it is outside of the tree.
+/// The name of a file while it is outside of the tree.
 pub(super) fn staged(file: File, directory: bool) -> OsString {
     let kind = if directory { "d" } else { "f" };
     format!("{kind}{:x}.{:x}", file.inode, file.generation).into()
@@ -49,7 +50,7 @@ pub(super) fn called(name: &Name) -> &OsStr {
     OsStr::from_bytes(name.as_bytes())
 }
 
-/// Whether both names are there, and of the same.
+/// Whether both names exist and are of the same file.
 pub(super) fn is_one(at: impl AsFd, one: &str, other: &str) -> Result<bool, Errno> {
     let at = at.as_fd();
     let there = |name: &str| match fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -68,7 +69,8 @@ pub(super) fn open(
     open_beneath(at, name, flags, Mode::empty())
 }
 
-/// Opens what has this path below a directory, one name after the other; the directory itself for an empty path.
+/// Opens a path below a directory, one component after the other. An empty path opens the directory
+/// itself.
 pub(super) fn open_path(top: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let above = path.parent().unwrap_or_else(|| Path::new(""));
     let through = OFlags::PATH | OFlags::DIRECTORY;
@@ -95,7 +97,7 @@ impl Folders {
         }
     }
 
-    /// The directory, where it is now; `before` says where it was before the step.
+    /// The directory in its current place. `before` has its place before the step.
     pub(super) fn directory(
         &mut self,
         directory: Directory,
@@ -143,7 +145,7 @@ impl Folders {
         self.moved.insert(file, Place::In(directory, name));
     }
 
-    /// Follows files that are called otherwise from here on. No step is under way.
+    /// Applies a renumbering of files. No step is under way.
     pub(super) fn renumber(&mut self, all: &Renumbering) {
         self.open.clear();
         let relaxed = std::mem::take(&mut self.relaxed).into_iter();
@@ -151,7 +153,7 @@ impl Folders {
         self.relaxed = relaxed.map(|directory| directory.map(name)).collect();
     }
 
-    /// The step is done.
+    /// Ends a step.
     pub(super) fn settle(&mut self) {
         self.moved.clear();
         self.open.clear();
@@ -167,7 +169,7 @@ impl Folders {
         Ok(fd)
     }
 
-    /// A directory that can be entered, and changed.
+    /// Makes a directory accessible and writable for its owner.
     fn permitted(&mut self, directory: Directory, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
         if !self.owned && self.permit(fd.as_fd(), OWNER_RWX)? {
             self.relaxed.insert(directory);
@@ -175,7 +177,7 @@ impl Folders {
         Ok(fd)
     }
 
-    /// Whether its owner's permissions had to be changed.
+    /// Returns whether the owner's permissions had to be changed.
     pub(super) fn permit(&self, fd: BorrowedFd<'_>, bits: u32) -> Result<bool, Errno> {
         let mode = fs::fstat(fd)?.st_mode & 0o7777;
         if mode & bits == bits {

@@ -1,5 +1,5 @@
-//! Looks at a step before anything is changed: whether it would remove most of the replica, and whether there is room
-//! for it.
+//! Examines a step before anything is changed: whether it would remove most of the replica, and
+//! whether there is enough space for it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,22 +18,22 @@ use crate::record::{File, Kind, Name};
 use crate::space::{self, Allocation, Space};
 use crate::tree::{Node, Tree};
 
-/// A step may always remove so many files.
+/// A step may always remove this many files.
 const MAX_UNGUARDED: u64 = 100;
 
-/// Files of all kinds that a step removes: whose paths nothing has afterwards.
+/// The number of files of all kinds that a step removes: nothing has their paths afterwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deletion {
     pub(super) removed: u64,
-    /// Files of the replica before.
+    /// The number of files in the replica before.
     pub(super) files: u64,
 }
 
 impl Deletion {
-    /// What a step removes; none where that is little.
+    /// What a step removes. `None` if that is little.
     ///
     /// # Errors
-    /// `EINTR` where somebody has closed the gate.
+    /// `EINTR` if the gate was closed.
     pub(super) fn of_step(view: View<'_>, gate: &Gate) -> Result<Option<Self>, Errno> {
         let mut paths = Paths::new(view);
         let mut removed = 0;
@@ -43,7 +43,7 @@ impl Deletion {
             }
             removed += u64::from(paths.loses(*file));
         }
-        // Only then it is worth to count all.
+        // Count all files only if this many are removed.
         if removed <= MAX_UNGUARDED {
             return Ok(None);
         }
@@ -57,11 +57,12 @@ impl Deletion {
         Ok(Self { removed, files }.if_large())
     }
 
-    /// What is lost where the tree in an open directory is replaced by another one.
+    /// What is lost if another tree replaces the one in an open directory.
     pub(super) fn of_replacement(there: &OwnedFd, by: &Tree) -> Option<Self> {
         let mut deletion = Self::default();
         let mut left = vec![(PathBuf::new(), by.root())];
-        // The last one that was opened. Most often the next one is in it, so that a deep tree takes linear time.
+        // The last directory that was opened. The next one is usually in it, so that a deep tree
+        // takes linear time.
         let mut above: Option<(PathBuf, OwnedFd)> = None;
         while let Some((below, directory)) = left.pop() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -71,7 +72,7 @@ impl Deletion {
                 }
                 _ => folders::open_path(there, &below, flags),
             };
-            // What cannot be read is not counted: the replacement may still fail, or succeed, at it.
+            // What cannot be read is not counted. The replacement may fail there later, or succeed.
             let Ok(opened) = opened else { continue };
             let _ = deletion.count(&opened, (below.as_path(), directory), by, &mut left);
             above = Some((below, opened));
@@ -107,11 +108,11 @@ impl Deletion {
     }
 }
 
-/// Where the paths of the replica lead after a step.
+/// Resolves paths of the replica after a step.
 struct Paths<'a> {
     view: View<'a>,
-    /// For each directory that was asked for, what its path leads to: those of a chain are walked once, and not once for
-    /// each file below them.
+    /// The result for each directory that was looked up, so that the directories of a chain are
+    /// resolved once and not again for each file below them.
     after: BTreeMap<File, Option<File>>,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// Whether a file was shown, and neither it nor another one at any of its paths is.
+    /// Whether a file was visible, and nothing is at any of its paths afterwards.
     fn loses(&mut self, file: File) -> bool {
         let view = self.view;
         let Some(node) = view.applied(file).filter(|_| view.after(file).is_none()) else {
@@ -135,14 +136,14 @@ impl<'a> Paths<'a> {
             .any(|(directory, name)| self.is_taken(*directory, name))
     }
 
-    /// Whether the path that a name had before the step leads to a file after it.
+    /// Whether the path of a name before the step leads to a file after it.
     fn is_taken(&mut self, directory: Directory, name: &Name) -> bool {
         let directory = self.directory(directory);
         let file = directory.and_then(|directory| self.view.fold.tree.child(directory, name));
         file.is_some_and(|file| self.view.after(file).is_some())
     }
 
-    /// What the path that a directory had before the step leads to after it.
+    /// What the path of a directory before the step leads to after it.
     fn directory(&mut self, directory: Directory) -> Option<File> {
         let view = self.view;
         let mut chain = Vec::new();
@@ -172,7 +173,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// What a step needs, and what there is, where that is too little.
+/// The space that a step needs and the space available, if that is too little.
 pub(super) fn missing_space(
     view: View<'_>,
     plan: &Plan,
@@ -185,7 +186,7 @@ pub(super) fn missing_space(
         files: plan.fresh.len() as u64,
     };
     if allocation != Allocation::Unknown {
-        // Most often even this is little.
+        // Even this estimate is usually small enough.
         needs.bytes = sum(plan, view, |_, node| match node.kind {
             Kind::Regular => node.size.saturating_add(space::BLOCK),
             _ => space::BLOCK,
@@ -206,7 +207,7 @@ pub(super) fn missing_space(
     Ok((!needs.fits(left)).then_some((needs, left)))
 }
 
-/// Of new files, and what those grow by that are changed in place.
+/// Sums up new files, and the growth of files that are changed in place.
 fn sum(plan: &Plan, view: View<'_>, of: impl Fn(File, &Node) -> u64) -> u64 {
     let new = plan.fresh.iter().filter_map(|file| {
         let node = view.after(*file)?;
@@ -220,7 +221,7 @@ fn sum(plan: &Plan, view: View<'_>, of: impl Fn(File, &Node) -> u64) -> u64 {
     new.chain(grown).fold(0, u64::saturating_add)
 }
 
-/// Bytes that a new file takes over from what it was: as many as that has on the disk, at most.
+/// Bytes that a new file takes over from its former state, at most as many as that has on the disk.
 fn copied(view: View<'_>, file: File, node: &Node, folders: &Folders) -> u64 {
     let extents = view.fold.contents.get(file);
     let was = view.before(file).filter(|was| was.kind == Kind::Regular);
@@ -235,13 +236,13 @@ fn copied(view: View<'_>, file: File, node: &Node, folders: &Folders) -> u64 {
         let blocks = fs::fstat(&there).ok()?.st_blocks;
         u64::try_from(blocks).ok()?.checked_mul(512)
     });
-    // One that is not there is said when it is needed.
+    // A missing file is reported when it is needed.
     on_disk
         .unwrap_or(0)
         .min(node.size.next_multiple_of(space::BLOCK))
 }
 
-/// Where a file is on the disk, below the root.
+/// The path of a file on the disk, below the root.
 fn path_before(view: View<'_>, node: &Node) -> Option<PathBuf> {
     let (mut directory, name) = view.names_before(node).pop_first()?;
     let mut names = vec![name];

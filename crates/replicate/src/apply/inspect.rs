@@ -1,6 +1,6 @@
-//! Looks whether a tree is as it was applied: names, kinds, sizes, owners, modes, times, targets and
-//! links; and for extended attributes that should be gone. Bytes that somebody changed without their time are for
-//! `verify` to find.
+//! Checks whether a tree is as it was applied: names, kinds, sizes, owners, modes, times, targets
+//! and links. It also checks for extended attributes that should be gone. Changed bytes whose file
+//! has its former time are left to `verify`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -18,23 +18,23 @@ use crate::make::{Maker, OWNER_RW, OWNER_RWX, has_more};
 use crate::record::{File, Kind, Name, Renumbering};
 use crate::tree::{Node, Tree};
 
-/// What is not as it was applied.
+/// The deviations from the applied tree.
 #[derive(Debug, Default)]
 pub(super) struct Deviations {
-    /// What is not there, or something else, with all that is below.
+    /// Files that are missing or replaced, with everything below them.
     pub(super) lost: BTreeSet<File>,
-    /// What is there instead, or besides.
+    /// Entries that are there instead or in addition.
     pub(super) debris: Vec<(Directory, OsString)>,
     /// Files with other attributes.
     pub(super) worn: BTreeSet<File>,
-    /// Names that any of this is about.
+    /// The number of names with a deviation.
     pub(super) names: u64,
     /// The first of them.
     pub(super) first: Option<PathBuf>,
 }
 
 impl Deviations {
-    /// Follows files that are called otherwise from here on.
+    /// Applies a renumbering of files.
     pub(super) fn renumber(&mut self, all: &Renumbering) {
         let name = |file: File| all.get(file).unwrap_or(file);
         let names = |files: &mut BTreeSet<File>| take(files).into_iter().map(name).collect();
@@ -93,7 +93,7 @@ struct Inspection<'a> {
     omissions: &'a Omissions,
     maker: &'a Maker,
     device: u64,
-    /// Which file an inode of the replica is, and the other way round.
+    /// Maps the inodes of the replica to files, and back.
     inodes: BTreeMap<u64, File>,
     files: BTreeMap<File, u64>,
     found: Deviations,
@@ -144,8 +144,8 @@ impl Inspection<'_> {
                 continue;
             };
             if self.omissions.has(&(here, name.clone())) {
-                // A step that was interrupted has put it there: what is left out is made again when it is tried, and
-                // nothing may have its name then.
+                // An interrupted step has put it there. Omitted files are created again when they
+                // are retried, and the name must be free then.
                 self.found.debris.push((here, there));
                 match node.kind {
                     Kind::Directory => self.lose(file, (directory, &name)),
@@ -163,7 +163,7 @@ impl Inspection<'_> {
             } else if !self.has_attributes(node, &status) {
                 self.worn(file, Some((directory, &name)));
             } else if may_have(node) && has_more(node, at.as_fd(), &there) {
-                // Of an earlier run, which could not take it away.
+                // An earlier run left it and could not remove it.
                 self.found.worn.insert(file);
             }
             if same && node.kind == Kind::Directory {
@@ -221,8 +221,8 @@ impl Inspection<'_> {
             && is_of(node, status)
     }
 
-    /// Whether it lacks nothing but what was given to its owner to work on it, who is not root, and not taken back: a run
-    /// was cut off there.
+    /// Whether the only deviation is a permission that a run without root gave to the owner to work
+    /// on the file. The run was interrupted before it took the permission back.
     fn is_relaxed(&self, node: &Node, status: &Stat) -> bool {
         let Some(attributes) = &node.attributes else {
             return false;
@@ -237,7 +237,7 @@ impl Inspection<'_> {
         !self.maker.owned && there != mode && there == mode | given && is_of(node, status)
     }
 
-    /// With all that is below, which the same path does not lead to any more.
+    /// Marks a file as lost with everything below it, because the same path no longer leads there.
     fn lose(&mut self, file: File, (directory, name): (File, &Name)) {
         self.count((directory, name));
         let mut left = vec![file];
@@ -269,12 +269,12 @@ impl Inspection<'_> {
     }
 }
 
-/// Whether attributes that begin with `user.` can be set on it at all.
+/// Whether the file can have extended attributes that begin with `user.`
 fn may_have(node: &Node) -> bool {
     matches!(node.kind, Kind::Regular | Kind::Directory)
 }
 
-/// Whether it has the time that it was given.
+/// Whether the file has the time that it was given.
 pub(super) fn is_of(node: &Node, status: &Stat) -> bool {
     let Some(attributes) = &node.attributes else {
         return true;
@@ -283,8 +283,8 @@ pub(super) fn is_of(node: &Node, status: &Stat) -> bool {
     is_kept(attributes.modified_ns, (status.st_mtime, rest))
 }
 
-/// Whether a time in nanoseconds became these seconds and the rest of one: some file systems keep no parts of seconds,
-/// and cut what does not fit into 32 bits of them to the first or the last second that they have.
+/// Whether a time in nanoseconds was stored as these seconds and nanoseconds. Some file systems
+/// keep no fractions of a second, and clamp a time that does not fit into 32 bits of seconds.
 fn is_kept(given: i64, (seconds, rest): (i64, i64)) -> bool {
     let wanted = given.div_euclid(1_000_000_000);
     let parts = given.rem_euclid(1_000_000_000);

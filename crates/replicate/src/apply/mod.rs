@@ -1,6 +1,6 @@
-//! Keeps a replica's tree up to date from a log: what is new is made beside the tree, then takes its
-//! names in it. What was not finished is never guessed: the next run looks at what is there, and makes
-//! anew from the log whatever is not as it was applied.
+//! Keeps the tree of a replica up to date from a log. New files are created beside the tree and
+//! then get their names in it. An interrupted step is never guessed at: the next run examines the
+//! tree, and creates again from the log whatever is not as it was applied.
 
 mod error;
 mod fold;
@@ -52,20 +52,21 @@ const LOCK: &str = "lock";
 pub struct Options {
     /// As [`restore::Options::privileged`].
     pub privileged: bool,
-    /// Makes the whole tree anew, of whatever log, and puts it in the place of the one that is there.
+    /// Builds the whole tree anew, from any log, and replaces the existing one.
     pub fresh: bool,
-    /// Compares the tree that is there with the log, byte by byte, and makes again what differs: whatever it was before.
+    /// Compares the existing tree with the log, byte by byte, and rewrites what differs. The tree
+    /// may have any origin.
     pub resync: bool,
-    /// Puts right what somebody else changed in the tree.
+    /// Repairs what others changed in the tree.
     pub repair: bool,
-    /// Files of at least this many bytes are changed where they are, instead of being copied: whoever
-    /// has one open sees its bytes change.
+    /// Files of at least this many bytes are changed in place instead of being copied. A program
+    /// that has such a file open sees its bytes change.
     pub in_place: Option<u64>,
-    /// The sizes of all files together, in bytes, at most.
+    /// The limit for the total size of all files, in bytes.
     pub max_bytes: Option<u64>,
-    /// Names below the root, at most.
+    /// The limit for the number of names below the root.
     pub max_files: Option<u64>,
-    /// Lets a step remove more than half of the files, and more than 100.
+    /// Lets a step remove more than half of the files, if those are more than 100.
     pub allow_delete: bool,
     pub gate: Gate,
 }
@@ -76,19 +77,19 @@ pub struct StepReport {
     pub epoch: u64,
     /// The number of the epoch's record.
     pub record: u64,
-    /// When the capture wrote that, in nanoseconds since 1970.
+    /// When the capture wrote that record, in nanoseconds since 1970.
     pub at_ns: u64,
-    /// Names given and taken away.
+    /// Names added and removed.
     pub names: u64,
     /// Bytes written to files.
     pub bytes: u64,
-    /// Names that were not as they had been applied, and are right now.
+    /// Names that deviated from the applied tree and are repaired.
     pub repaired: u64,
     pub left: SkipCounts,
 }
 
 impl StepReport {
-    /// Both steps, as one.
+    /// Combines the reports of two steps.
     fn and(self, next: Self) -> Self {
         let mut left = self.left;
         left += next.left;
@@ -102,7 +103,7 @@ impl StepReport {
     }
 }
 
-/// The only one who changes a replica.
+/// A replica. It is the only process that changes it.
 #[derive(Debug)]
 pub struct Replica {
     log: PathBuf,
@@ -111,27 +112,27 @@ pub struct Replica {
     top: Folder,
     kept: StateFile,
     fold: Fold,
-    /// None before the tree is there.
+    /// `None` before the tree exists.
     folders: Option<Folders>,
-    /// What has to be put right with the next step.
+    /// Deviations to repair with the next step.
     found: Deviations,
-    /// What the file system cannot hold.
+    /// Names that the file system cannot hold.
     left: Omissions,
     pending: bool,
     /// The next step may remove most of the files.
     allowed: bool,
-    /// Nothing can be said of the tree before the step is done.
+    /// The state of the tree is unknown until the step is done.
     resyncing: bool,
-    /// The record of an epoch that was refused because it does, and what it removes.
+    /// The record of an epoch that was refused because it removes most files, and what it removes.
     refused: Option<(u64, Deletion)>,
     _lock: File,
 }
 
 impl Replica {
-    /// Takes the replica in `to` up, or begins one if there is nothing.
+    /// Opens the replica in `to`, or begins one if there is nothing.
     ///
     /// # Errors
-    /// All of [`Error`] but [`Error::Quota`] and [`Error::Full`]; the tree stays as it is.
+    /// All of [`Error`] except [`Error::Quota`] and [`Error::Full`]. The tree stays as it is.
     pub fn open(log: &Path, to: &Path, options: Options) -> Result<Self, Error> {
         let fold = Fold::open(log, options.gate.clone())?;
         let io = |path: &Path| {
@@ -139,12 +140,12 @@ impl Replica {
             move |cause| Error::Io { path, cause }
         };
         let top = Folder::create(to, Mode::from_raw_mode(0o755)).map_err(io(to))?;
-        // First: in what is no replica, nothing is left behind.
+        // Check this first, so that nothing is left behind in a folder that is not a replica.
         if !is_blank(&top.names().map_err(io(to))?, options.resync) {
             return Err(Error::Occupied(to.to_owned()));
         }
         let lock = lock(&top)?;
-        // Only now nobody else says it.
+        // The lock is held now, so that no other process writes the state.
         let state = to.join(STATE);
         let place = (&top, STATE);
         let kept = match StateFile::open(place, options.gate.clone()).map_err(io(&state))? {
@@ -177,7 +178,7 @@ impl Replica {
         Ok(replica)
     }
 
-    /// The epoch that the tree shows, and the number of its record; zeros before there is one.
+    /// The epoch of the tree and the number of its record. Both are zero before the first.
     pub fn reached(&self) -> (u64, u64) {
         match self.kept.now.phase {
             Phase::Nothing => (0, 0),
@@ -185,10 +186,11 @@ impl Replica {
         }
     }
 
-    /// Applies the last epoch that the log has by now, or this one; none if there is nothing to do, or no such epoch.
+    /// Applies the log's last epoch so far, or the epoch `up_to`. `None` if there is nothing to do,
+    /// or no such epoch.
     ///
     /// # Errors
-    /// All of [`Error`]. What was not finished is repaired by the next run.
+    /// All of [`Error`]. The next run repairs an interrupted step.
     pub fn apply(&mut self, up_to: Option<u64>) -> Result<Option<StepReport>, Error> {
         let mut applied = self.apply_once(up_to)?;
         // A step ends where the log's files are renumbered, and another one follows.
@@ -247,7 +249,7 @@ impl Replica {
         self.allowed = true;
     }
 
-    /// Says that nobody changes the tree any more: the next run can trust it.
+    /// Records that the tree is not being changed any more, so that the next run can trust it.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -258,7 +260,7 @@ impl Replica {
         self.say(Phase::Ended, true)
     }
 
-    /// Files that are called otherwise from here on.
+    /// Applies a renumbering of files.
     fn renumber(&mut self) {
         if let Some(all) = self.fold.renumbered.take() {
             self.found.renumber(&all);
@@ -269,7 +271,7 @@ impl Replica {
         }
     }
 
-    /// Takes up where the last run ended; `all` keeps what the log says of every byte.
+    /// Continues where the last run ended. `all` keeps every byte that the log has.
     fn resume(&mut self, all: bool) -> Result<(), Error> {
         let now = self.kept.now;
         self.fold = Fold::open(&self.log, self.options.gate.clone())?;
@@ -284,7 +286,7 @@ impl Replica {
         }
         let privileged = self.options.privileged;
         if let Some(made) = now.privileged.filter(|made| *made != privileged) {
-            // What stays as it is in the log would stay without, or with, what only that has.
+            // A step rewrites only what changes in the log, so the rest of the tree would keep the old setting.
             let to = self.to.clone();
             return Err(Error::Privileged { to, made });
         }
@@ -309,7 +311,7 @@ impl Replica {
             let (path, names) = (self.to.join(TREE).join(first), self.found.names);
             return Err(Error::Changed { path, names });
         }
-        // There may be room for it by now.
+        // There may be enough space for it by now.
         self.found.worn.extend(self.left.files(&self.fold.tree));
         let as_it_was = self.found.names == 0 && self.found.worn.is_empty();
         self.pending = !whole || !as_it_was || !folders.relaxed.is_empty();
@@ -323,7 +325,7 @@ impl Replica {
         Ok(())
     }
 
-    /// What later records may have changed already, unfinished.
+    /// Parts of the tree that an interrupted step may have changed already.
     fn later(&self) -> Result<Later, Error> {
         let later = self.fold.later()?;
         let State {
@@ -333,7 +335,7 @@ impl Replica {
             ..
         } = self.kept.now;
         if phase == Phase::Placing && to_ns != 0 && !later.epochs.contains(&to_ns) {
-            // It has lost that, or another in its place.
+            // The file has lost that name, or another file has it now.
             let log = self.log.clone();
             return Err(match later.epochs.is_empty() {
                 true => Error::Short { log, epoch },
@@ -367,7 +369,7 @@ impl Replica {
         ))
     }
 
-    /// Whether another tree has the place of the one that is changed.
+    /// Whether another tree is in the place of the one being changed.
     fn is_replaced(&self, folders: &Folders) -> Result<bool, Error> {
         let failed = |errno: Errno| Error::of(self.to.join(TREE), errno.into());
         let ours = fs::fstat(&folders.tree).map_err(failed)?;
@@ -375,7 +377,7 @@ impl Replica {
         Ok((ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino))
     }
 
-    /// An empty folder that only its owner can enter.
+    /// Creates an empty folder that only its owner can enter.
     fn staging(&self) -> Result<OwnedFd, Error> {
         let failed = |errno: Errno| Error::of(self.to.join(STAGING), errno.into());
         match fs::mkdirat(&self.top, STAGING, Mode::RWXU) {
@@ -396,7 +398,7 @@ impl Replica {
         Ok(staging)
     }
 
-    /// The whole tree anew, which then takes the place of the one that is there.
+    /// Builds the whole tree anew, and then replaces the existing one.
     fn begin(&mut self, target: Target) -> Result<StepReport, Error> {
         if !self.fold.to(target.record)? {
             return Err(self.behind(target));
@@ -409,7 +411,7 @@ impl Replica {
                 return Err(self.behind(target));
             }
         }
-        // What follows has the new numbers only.
+        // Later records use only the new numbers.
         self.fold.renumbered = None;
         self.fold.persist()?;
         let staging = (self.staging()?, self.to.join(STAGING));
@@ -470,8 +472,8 @@ impl Replica {
         }
     }
 
-    /// None where the log has to be read again for bytes of files, unless that was done just now. The tree is as it was
-    /// then.
+    /// Returns `None` if the log has to be read again for the bytes of files, unless that was just
+    /// done. The tree is then unchanged.
     fn try_step(&mut self, target: Target, read_again: bool) -> Result<Option<StepReport>, Error> {
         if !self.fold.to(target.record)? {
             return Err(self.behind(target));
@@ -484,7 +486,8 @@ impl Replica {
         let Some(plan) = self.plan(target)? else {
             return Ok(None);
         };
-        // A replica that is ahead of what its log has after a loss of power could not be taken up.
+        // The step must not be ahead of the log after a power failure, because such a replica could
+        // not be opened again.
         self.fold.persist()?;
         let Some(mut folders) = self.folders.take() else {
             return self.begin(target).map(Some);
@@ -516,11 +519,12 @@ impl Replica {
             return Ok(None);
         }
         if !found.lost.is_empty() {
-            // No later record speaks of what is repaired: after a loss of power nobody suspects it.
+            // No later record mentions repaired files, so after a power failure they would not be
+            // suspected.
             self.sync(step.folders)?;
         }
         let placing = self.placing(target);
-        // A disk that still says `Ended` has a tree that nobody is said to have changed.
+        // While the disk still has the phase `Ended`, the tree counts as unchanged.
         let first = self.kept.now.phase == Phase::Ended;
         let said = self.kept.say(placing, first);
         said.map_err(|cause| Error::of(self.to.join(STATE), cause))?;
@@ -558,11 +562,11 @@ impl Replica {
         }))
     }
 
-    /// What can be said of the tree while it becomes this.
+    /// The state to store while the tree becomes this epoch.
     fn placing(&self, target: Target) -> State {
         State {
             phase: match self.resyncing {
-                // Of bytes that differ, no later run would know.
+                // No later run would know which bytes differ.
                 true => Phase::Nothing,
                 false => Phase::Placing,
             },
@@ -571,15 +575,15 @@ impl Replica {
         }
     }
 
-    /// The file system of the tree is on its disk.
+    /// Syncs the file system of the tree.
     fn sync(&self, folders: &Folders) -> Result<(), Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = fs::openat(&folders.staging, ".", flags, Mode::empty()).and_then(fs::syncfs);
         synced.map_err(|errno| Error::of(self.to.join(TREE), errno.into()))
     }
 
-    /// What there is to do, unless that would remove most of the files, or has no room; none where the log has to be read
-    /// for it.
+    /// Plans the step, and checks that it does not remove most of the files and that there is space
+    /// for it. Returns `None` if the log has to be read again for it.
     fn plan(&mut self, target: Target) -> Result<Option<Plan>, Error> {
         let view = View {
             fold: &self.fold,
@@ -597,7 +601,7 @@ impl Replica {
             };
             if let Some(deletion) = deletion {
                 self.refused = Some((target.record, deletion));
-                // Somebody has to decide, and that may take long.
+                // A person has to decide, and that may take long.
                 self.fold.release();
                 return Err(self.refusal(target, deletion));
             }
@@ -620,7 +624,8 @@ impl Replica {
         self.options.allow_delete || self.allowed
     }
 
-    /// Whether an earlier run was interrupted while it placed this very step: it passed the guard then.
+    /// Whether an earlier run was interrupted while it carried out this step. The step has then
+    /// passed the guard already.
     fn is_interrupted(&self, target: Target) -> bool {
         let State { phase, to_ns, .. } = self.kept.now;
         phase == Phase::Placing && to_ns != 0 && to_ns == target.at_ns
@@ -647,12 +652,13 @@ impl Replica {
         }
     }
 
-    /// Whether a tree that is there may be replaced by this one.
+    /// Checks that an existing tree may be replaced by this one.
     fn check_replacement(&mut self, target: Target) -> Result<(), Error> {
         if self.may_delete() {
             return Ok(());
         }
-        // Asked again and again while it is refused, and the whole tree would be listed each time.
+        // While the step is refused, this is asked repeatedly. Listing the whole tree each time
+        // would be expensive.
         let refused = self.refused.filter(|(record, _)| *record == target.record);
         if let Some((_, deletion)) = refused {
             return Err(self.refusal(target, deletion));
@@ -673,7 +679,7 @@ impl Replica {
         }
     }
 
-    /// Whether there is room for the whole tree, beside one that is there.
+    /// Checks that there is space for the whole tree beside an existing one.
     fn check_first_room(&self, target: Target, staging: &OwnedFd) -> Result<(), Error> {
         let maker = Maker::new(self.options.privileged, self.options.gate.clone());
         let failed = |cause| Error::of(self.to.join(STAGING), cause);
@@ -735,7 +741,7 @@ impl Replica {
     }
 }
 
-/// Whether a folder with these names has a state, or nothing but what a replica begins with.
+/// Whether a folder with these names has a state, or only what a new replica begins with.
 fn is_blank(names: &[OsString], resync: bool) -> bool {
     let begins = |name: &OsString| {
         let tree = resync && name == TREE;

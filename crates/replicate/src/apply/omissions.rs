@@ -1,6 +1,6 @@
-//! Names of the source that the replica's file system cannot hold: too many links, names or sizes beyond its limits,
-//! kinds of files that it does not have. They are remembered, so that a later run does not take them for what somebody
-//! removed, and tried again at each start.
+//! Names of the source that the replica's file system cannot hold: too many links, names or sizes
+//! beyond its limits, unsupported kinds of files. They are stored, so that a later run does not
+//! take them for names that somebody removed. They are tried again at each start.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
@@ -18,28 +18,29 @@ const FILE: &str = "omissions";
 const TEMPORARY: &str = "omissions.tmp";
 const MAGIC: [u8; 8] = *b"lromits1";
 const CHECK: usize = 4;
-/// So many of a step are named in warnings.
+/// How many omissions of a step are named in warnings.
 const MAX_WARNINGS: u64 = 20;
 
 pub(super) type Entry = (Directory, Name);
 
-/// Those of a replica.
+/// The omissions of a replica.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Omissions {
     entries: BTreeSet<Entry>,
-    /// How many came in the step.
+    /// How many were added in the step.
     added: u64,
 }
 
 impl Omissions {
-    /// Those of a tree that was made anew.
+    /// The omissions of a newly built tree.
     pub(super) fn new(entries: impl IntoIterator<Item = Entry>) -> Self {
         let entries: BTreeSet<Entry> = entries.into_iter().collect();
         let added = entries.len() as u64;
         Self { entries, added }
     }
 
-    /// None were, where the file is not there or not whole: then they are missed, and `--repair` tries them again.
+    /// Reads the file. If it is missing or incomplete, there are no omissions: the names then count
+    /// as missing, and `--repair` tries them again.
     pub(super) fn read(folder: &Folder) -> io::Result<Self> {
         let mut bytes = Vec::new();
         match folder.file(FILE, OFlags::RDONLY) {
@@ -52,7 +53,7 @@ impl Omissions {
         })
     }
 
-    /// Returns when it is on the disk.
+    /// Returns when the file is on the disk.
     pub(super) fn write(&self, folder: &Folder) -> io::Result<()> {
         if self.entries.is_empty() {
             folder.remove(FILE)?;
@@ -65,7 +66,7 @@ impl Omissions {
         folder.sync()
     }
 
-    /// Follows files that are called otherwise from here on.
+    /// Applies a renumbering of files.
     pub(super) fn renumber(&mut self, all: &Renumbering) {
         let entries = std::mem::take(&mut self.entries).into_iter();
         let name = |file: File| all.get(file).unwrap_or(file);
@@ -91,12 +92,12 @@ impl Omissions {
         self.added = 0;
     }
 
-    /// How many names came in the step.
+    /// How many names were added in the step.
     pub(super) fn added(&self) -> u64 {
         self.added
     }
 
-    /// Adds one that the file system refuses, and says so unless it was known `before`.
+    /// Adds a name that the file system refuses, and logs a warning unless it was known `before`.
     pub(super) fn add(&mut self, entry: Entry, before: &Self, path: &Path, errno: Errno) {
         let known = before.has(&entry);
         if self.entries.insert(entry) && !known {
@@ -108,7 +109,7 @@ impl Omissions {
         }
     }
 
-    /// Adds what is below a directory that is left out.
+    /// Adds everything below an omitted directory.
     pub(super) fn add_below(&mut self, tree: &Tree, directory: File, before: &Self) {
         let mut left = vec![directory];
         while let Some(directory) = left.pop() {
@@ -125,7 +126,7 @@ impl Omissions {
         self.entries.remove(entry);
     }
 
-    /// Forgets what the source does not have any more.
+    /// Removes names that the source no longer has.
     pub(super) fn retain(&mut self, tree: &Tree) {
         self.entries.retain(|(directory, name)| {
             let directory = directory.or_else(|| tree.root());
@@ -158,7 +159,7 @@ impl Omissions {
     }
 }
 
-/// None for what was not written to its end.
+/// Returns `None` if the file is incomplete.
 fn decode(bytes: &[u8]) -> Option<BTreeSet<Entry>> {
     let (said, check) = bytes.split_last_chunk::<CHECK>()?;
     if crc32c::crc32c(said) != u32::from_le_bytes(*check) {

@@ -1,5 +1,5 @@
-//! What a step has to do, by what the tree is and what it has to become: not by the order in which the
-//! source got there.
+//! Plans a step from the tree before and the tree after. The order of the source's operations does
+//! not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,34 +10,34 @@ use super::omissions::Omissions;
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
-/// A directory; none is the root, which may become another file, but stays where it is.
+/// A directory. `None` is the root, which may become another file but stays in its place.
 pub(super) type Directory = Option<File>;
 
 /// The two trees of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) fold: &'a Fold,
-    /// What is on the disk not as it was applied.
+    /// Files on the disk that are not as they were applied.
     pub(super) lost: &'a BTreeSet<File>,
-    /// Whether device nodes are made.
+    /// Whether device nodes are created.
     pub(super) devices: bool,
     /// Names that the file system could not hold before the step.
     pub(super) left: &'a Omissions,
 }
 
 impl<'a> View<'a> {
-    /// What the file was before the step. The root is none of these.
+    /// The state of the file before the step. The root has none.
     pub(super) fn applied(&self, file: File) -> Option<&'a Node> {
         let node = match self.fold.before.get(&file) {
             Some(before) => before.as_ref(),
             None => self.fold.tree.get(file),
         };
         let node = node.filter(|node| self.is_shown(node) && Some(file) != self.fold.root_before);
-        // Without a name, it is not there.
+        // A file without a name is not there.
         node.filter(|node| self.left.is_empty() || !self.names_before(node).is_empty())
     }
 
-    /// Whether it had a name that the file system could not hold.
+    /// Whether the file had a name that the file system could not hold.
     pub(super) fn was_left_out(&self, file: File) -> bool {
         let node = match self.fold.before.get(&file) {
             Some(before) => before.as_ref(),
@@ -47,8 +47,8 @@ impl<'a> View<'a> {
         names.is_some_and(|names| names.iter().any(|entry| self.left.has(entry)))
     }
 
-    /// Whether what was left out has another place by the step: the file itself, or the topmost directory above it that
-    /// was left out.
+    /// Whether the step moves an omission: the file itself, or the topmost omitted directory above
+    /// it.
     pub(super) fn is_moved(&self, file: File) -> bool {
         let mut moved = false;
         let mut at = Some(file);
@@ -66,7 +66,7 @@ impl<'a> View<'a> {
         moved
     }
 
-    /// What the file was before the step, if it is on the disk so.
+    /// The state of the file before the step, if it is like that on the disk.
     pub(super) fn before(&self, file: File) -> Option<&'a Node> {
         self.applied(file).filter(|_| !self.lost.contains(&file))
     }
@@ -76,7 +76,7 @@ impl<'a> View<'a> {
         node.filter(|node| self.is_shown(node) && Some(file) != self.fold.tree.root())
     }
 
-    /// A path of the file, below the root: the one after the step, or else before.
+    /// A path of the file below the root: the one after the step, or else the one before.
     pub(super) fn path(&self, file: File) -> Option<PathBuf> {
         let above = |file| match self.after(file) {
             Some(node) => self.names_after(node).pop_first(),
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
         };
         let mut names = Vec::new();
         let mut at = Some(file);
-        // What is in between was looked at before, and is no longer than this.
+        // The directories in between were checked before, and the path is not longer than this.
         while let Some(file) = at.filter(|_| names.len() < 4096) {
             let (directory, name) = above(file)?;
             names.push(called(&name).to_owned());
@@ -93,7 +93,7 @@ impl<'a> View<'a> {
         Some(names.iter().rev().collect())
     }
 
-    /// How many more names the file has by the step that are not made, because it is a device node.
+    /// How many new names of the file are not created because it is a device node.
     fn left_out(&self, file: File) -> u64 {
         let names = |node: Option<&Node>| match node {
             Some(node) if !self.devices && is_device(node) => node.names.len() as u64,
@@ -106,7 +106,8 @@ impl<'a> View<'a> {
         names(self.fold.tree.get(file)).saturating_sub(names(before))
     }
 
-    /// A directory that is left out is tried again when something in it or above it changes, and then all that is in it.
+    /// Tries an omitted directory, and everything in it, again when something in it or above it
+    /// changes.
     fn see_omissions(&self, seen: &mut BTreeSet<File>) {
         if self.left.is_empty() {
             return;
@@ -148,7 +149,7 @@ impl<'a> View<'a> {
         names(node, self.fold.tree.root())
     }
 
-    /// A directory that is there before and after.
+    /// Whether the directory exists before and after the step.
     fn stays(&self, directory: Directory) -> bool {
         let is = |node: Option<&Node>| node.is_some_and(|node| node.kind == Kind::Directory);
         directory.is_none_or(|file| is(self.before(file)) && is(self.after(file)))
@@ -169,7 +170,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// How many directories are above each: those of a chain are counted once, and not once for each of them.
+/// Counts the directories above each file. The directories of a chain are counted once, not once
+/// per file.
 #[derive(Debug, Default)]
 pub(super) struct Depths(BTreeMap<File, usize>);
 
@@ -205,32 +207,32 @@ fn names(node: &Node, root: Option<File>) -> BTreeSet<(Directory, Name)> {
     names.collect()
 }
 
-/// Each in the order in which it is done.
+/// The parts of a step, in the order in which they are done.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// To be made outside of the tree: new, or with other bytes.
+    /// Files to create outside of the tree: new ones, or ones with other bytes.
     pub(super) fresh: Vec<File>,
-    /// Regular files whose bytes are changed where they are.
+    /// Regular files whose bytes are changed in place.
     pub(super) in_place: BTreeSet<File>,
-    /// Files that get further names.
+    /// Files that get additional names.
     pub(super) linked: BTreeMap<File, (Directory, Name)>,
-    /// Directories to be taken out of the tree, deepest first: they move, or they are gone.
+    /// Directories to take out of the tree, deepest first, because they move or are gone.
     pub(super) out: Vec<(File, Directory, Name)>,
-    /// Names to be given, those above first.
+    /// Names to add, upper directories first.
     pub(super) place: Vec<(Directory, Name, File)>,
-    /// Names to be taken away.
+    /// Names to remove.
     pub(super) remove: Vec<(Directory, Name)>,
     /// Files that stay, but get other attributes.
     pub(super) attributes: BTreeSet<File>,
-    /// Directories that get theirs last, for what is done in them changes those.
+    /// Directories that get their attributes last, because changes in them alter those.
     pub(super) directories: BTreeSet<Directory>,
-    /// Names of device nodes that are new, and not made.
+    /// The number of new names of device nodes that are not created.
     pub(super) devices: u64,
 }
 
 impl Plan {
-    /// `worn` are files whose attributes are not those that were applied; files of at least `in_place`
-    /// bytes are changed where they are.
+    /// `worn` has the files whose attributes are not those that were applied. Files of at least
+    /// `in_place` bytes are changed in place.
     pub(super) fn new(view: View<'_>, worn: &BTreeSet<File>, in_place: Option<u64>) -> Self {
         let mut plan = Self::default();
         let mut seen: BTreeSet<File> = view.fold.before.keys().copied().collect();
@@ -351,7 +353,7 @@ impl Plan {
             .extend(placed.map(|(directory, name)| (directory, name, file)));
     }
 
-    /// What is below a directory that is gone is taken out with it.
+    /// Takes everything below a removed directory out with it.
     fn drop_gone(&mut self, view: View<'_>, gone: &[File]) {
         let all: BTreeSet<File> = gone.iter().copied().collect();
         for file in gone {
@@ -365,7 +367,7 @@ impl Plan {
         }
     }
 
-    /// Directories in which something is done.
+    /// Finds the directories in which something is changed.
     fn disturbed(&mut self, view: View<'_>) {
         let out = self.out.iter().map(|(_, directory, _)| *directory);
         let placed = self.place.iter().map(|(directory, _, _)| *directory);

@@ -1,4 +1,4 @@
-//! Makes the whole tree anew, beside the one that is there.
+//! Builds the whole tree anew, beside the existing one.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::folder::Folder;
 use crate::make::Maker;
 use crate::restore::{self, Fill, fill};
 
-/// A tree that is made in an empty folder, and then takes the place of the one that is there.
+/// A tree that is built in an empty folder and then replaces the existing one.
 #[derive(Debug)]
 pub(super) struct Rebuild<'a> {
     fold: &'a Fold,
@@ -20,13 +20,13 @@ pub(super) struct Rebuild<'a> {
     top: &'a Folder,
     staging: OwnedFd,
     new: OwnedFd,
-    /// Where it is made.
+    /// Where the tree is built.
     path: PathBuf,
     maker: Maker,
 }
 
 impl<'a> Rebuild<'a> {
-    /// An empty folder in `staging`, which is at `path`.
+    /// Creates an empty folder in `staging`, which is at `path`.
     pub(super) fn new(
         fold: &'a Fold,
         top: &'a Folder,
@@ -49,7 +49,7 @@ impl<'a> Rebuild<'a> {
         })
     }
 
-    /// Makes all files. They are on the disk then.
+    /// Creates all files. They are on the disk when this returns.
     pub(super) fn fill(&mut self) -> Result<Fill, Error> {
         let to = (&self.new, self.path.as_path());
         let filled = fill(&self.fold.tree, &self.fold.contents, to, &mut self.maker);
@@ -62,7 +62,8 @@ impl<'a> Rebuild<'a> {
         Ok(filled)
     }
 
-    /// Gives the new tree its name; what had it is left in `staging`. What the new one is made of.
+    /// Gives the new tree its name, and leaves the former one in `staging`. Returns the maker of
+    /// the new tree.
     pub(super) fn place(mut self) -> Result<Maker, Error> {
         let placed = self.exchange();
         placed.map_err(|errno| Error::of(self.path.clone(), errno.into()))?;
@@ -82,7 +83,7 @@ impl<'a> Rebuild<'a> {
             maker,
             ..
         } = self;
-        // A directory that goes elsewhere is written to, and its owner may not be allowed to.
+        // Moving a directory writes to it, and its owner may not have that permission.
         if !maker.owned {
             maker.gate.pass()?;
             wipe::permit(new.as_fd())?;

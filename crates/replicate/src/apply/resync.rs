@@ -1,5 +1,5 @@
-//! Makes a tree a replica that was something else before: the one of another history, a source, or a promoted replica.
-//! All of it is compared with the log, and only what differs is made again.
+//! Turns a tree of another origin into a replica: one of another history, a source, or a promoted
+//! replica. Everything is compared with the log, and only differences are rewritten.
 
 use std::fs::File as Opened;
 use std::io;
@@ -22,22 +22,22 @@ use crate::make::Maker;
 use crate::record::{File, Kind};
 use crate::tree::{Node, Stale};
 
-/// What is compared at once, in bytes.
+/// How much is compared at once, in bytes.
 const PIECE: usize = 256 << 10;
 const USER: &[u8] = b"user.";
 
-/// Whether a file is as the log has it, beside what `inspect` compares.
+/// Whether a file is as the log has it, apart from what `inspect` compares.
 enum Verdict {
     Same,
     Bytes,
     Extended,
 }
 
-/// What a replica is, whoever is at work on it.
+/// The stored state of a replica, readable while another process changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaState {
     pub log: Id,
-    /// The epoch that its tree is, and the number of that record; zeros before the first.
+    /// The epoch of its tree and the number of its record. Both are zero before the first.
     pub epoch: u64,
     pub record: u64,
     pub promoted: bool,
@@ -70,12 +70,12 @@ impl ReplicaState {
 }
 
 impl Replica {
-    /// Files that the epoch has an earlier state of.
+    /// Files that the epoch has in an earlier state.
     pub(crate) fn stale(&self) -> Stale {
         Stale::of(&self.fold.tree)
     }
 
-    /// Says that the tree goes its own way: nothing is applied to it any more.
+    /// Records that the tree continues by itself. Nothing is applied to it any more.
     ///
     /// # Errors
     /// [`Error::Io`]
@@ -83,7 +83,7 @@ impl Replica {
         self.say(Phase::Promoted, true)
     }
 
-    /// As [`Self::apply`], whatever the tree is now.
+    /// As [`Self::apply`], for a tree in any state.
     pub(super) fn resync(&mut self, up_to: Option<u64>) -> Result<Option<StepReport>, Error> {
         let Some(target) = self.fold.look(up_to)? else {
             return Ok(None);
@@ -111,7 +111,7 @@ impl Replica {
         self.compare(&folders.tree)?;
         self.fold.begin(true);
         self.folders = Some(folders);
-        // From here on the tree is neither what it was nor a replica.
+        // From here on the tree is neither in its former state nor a replica.
         self.say(Phase::Nothing, true)?;
         self.resyncing = true;
         // The guard has seen what the tree loses.
@@ -121,7 +121,7 @@ impl Replica {
         Ok(Some(applied))
     }
 
-    /// Adds files with other bytes or extended attributes to what was found.
+    /// Adds files with other bytes or extended attributes to the deviations.
     fn compare(&mut self, tree: &OwnedFd) -> Result<(), Error> {
         let mut source = Source::default();
         let files: Vec<_> = self.fold.tree.files().map(|(file, _)| file).collect();
@@ -163,7 +163,7 @@ impl Replica {
         node: &Node,
         (extents, source): (Option<&Extents>, &mut Source),
     ) -> Result<Verdict, Error> {
-        // What cannot be read is made again.
+        // What cannot be read is written again.
         let Ok(opened) = open_path(tree, path, OFlags::RDONLY | OFlags::NONBLOCK) else {
             return Ok(match node.kind {
                 Kind::Regular => Verdict::Bytes,
@@ -187,7 +187,7 @@ impl Replica {
     }
 }
 
-/// Whether a file has the bytes that the log says. One that cannot be read has not.
+/// Whether a file has the bytes that the log has. An unreadable file counts as different.
 fn is_same(
     file: &Opened,
     size: u64,

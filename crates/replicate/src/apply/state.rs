@@ -1,5 +1,5 @@
-//! What a replica is, on its disk: of which log, as of which record, and whether its tree is being
-//! changed. Two places are written in turn, so that one of them is always whole.
+//! The stored state of a replica: its log, its record, and whether its tree is being changed. Two
+//! slots are written in turn, so that one of them is always complete.
 
 use std::fs::File;
 use std::io;
@@ -13,22 +13,22 @@ use crate::make::Gate;
 
 const MAGIC: [u8; 8] = *b"lrrepls1";
 const BYTES: usize = 112;
-/// The two places lie in blocks of their own.
+/// The distance of the two slots in bytes, so that they are in different blocks.
 const APART: u64 = 4096;
 
-/// What can be said of the tree.
+/// What is known of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing: it has to be made afresh.
+    /// Nothing: it has to be built anew.
     #[default]
     Nothing,
-    /// It is as of the record, and this is on the disk.
+    /// It is as of the record, and on the disk.
     Whole,
-    /// It was, and is being changed to a later one.
+    /// It was as of the record, and is being changed to a later one.
     Placing,
-    /// As whole, and nobody has begun to change it since.
+    /// As whole, and no change has begun since.
     Ended,
-    /// It goes its own way: a capture continues the log with it.
+    /// It was promoted: a capture continues the log with it.
     Promoted,
 }
 
@@ -39,15 +39,16 @@ pub(super) struct State {
     pub(super) epoch: u64,
     /// The number of the epoch's record.
     pub(super) record: u64,
-    /// When the capture wrote that: a log that lost its end with the power may have another record of that number by now.
-    /// Zero where a version before this was not told.
+    /// When the capture wrote that record. A log that lost its end in a power failure may have
+    /// another record with that number. Zero if an earlier version did not store it.
     pub(super) at_ns: u64,
-    /// While it is being placed, when the capture wrote the epoch that it becomes: what of that is there already, only a log
-    /// tells that has it. Zero where that is not known.
+    /// While the tree is being changed, when the capture wrote the epoch that it becomes. Only a
+    /// log with that epoch tells which part of it is there already. Zero if unknown.
     pub(super) to_ns: u64,
-    /// Whether it was made with what only the privileged give; none where a version before this was not told.
+    /// Whether the tree was built with what only privileged processes can set. `None` if an earlier
+    /// version did not store it.
     pub(super) privileged: Option<bool>,
-    /// Which start of the machine wrote it.
+    /// The boot ID of the machine when this was written.
     pub(super) boot: [u8; 36],
 }
 
@@ -78,7 +79,7 @@ impl State {
         bytes
     }
 
-    /// None for what was not written to its end.
+    /// Returns `None` if the slot is incomplete.
     fn decode(bytes: &[u8; BYTES]) -> Option<(u64, Self)> {
         let (said, check) = bytes.split_last_chunk::<4>()?;
         if crc32c::crc32c(said) != u32::from_le_bytes(*check) {
@@ -121,7 +122,7 @@ impl State {
     }
 }
 
-/// The file that says it.
+/// The file with the state.
 #[derive(Debug)]
 pub(super) struct StateFile {
     file: File,
@@ -132,7 +133,7 @@ pub(super) struct StateFile {
 }
 
 impl StateFile {
-    /// None if nothing has been said yet.
+    /// Returns `None` if nothing has been stored yet.
     pub(super) fn open((folder, name): (&Folder, &str), gate: Gate) -> io::Result<Option<Self>> {
         match folder.file(name, OFlags::RDWR) {
             Ok(file) => Self::read(file, gate).map(Some),
@@ -168,8 +169,9 @@ impl StateFile {
         })
     }
 
-    /// Whether nothing of a later record can be in the tree: neither was somebody killed who changed it,
-    /// nor did the machine stop, which forgets what was not on its disk.
+    /// Whether nothing of a later record can be in the tree. That requires that no process was
+    /// killed while it changed the tree, and that the machine has not stopped since, which loses
+    /// what was not on its disk.
     pub(super) fn is_whole(&self) -> bool {
         match self.now.phase {
             Phase::Ended => true,
@@ -178,7 +180,7 @@ impl StateFile {
         }
     }
 
-    /// Says it; `durably` is before the caller goes on.
+    /// Stores the state. With `durably`, it is on the disk when this returns.
     pub(super) fn say(&mut self, state: State, durably: bool) -> io::Result<()> {
         let state = State {
             boot: self.boot,

@@ -1,4 +1,4 @@
-//! Does what a plan says: first what nobody sees, outside of the tree, then the names.
+//! Carries out a plan: first the invisible part outside of the tree, then the names.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,27 +18,28 @@ use crate::make::{Bytes, Fault, Maker, OWNER_RW, OWNER_RWX, refuses_name};
 use crate::record::{File, Kind, Name};
 use crate::tree::Node;
 
-/// Where a further name of a file is before it is put in its place.
+/// The temporary name of an additional link before it is put in its place.
 const LINK: &str = "link";
 
 pub(super) struct Step<'a> {
     pub(super) view: View<'a>,
     pub(super) plan: &'a Plan,
     pub(super) debris: &'a [(Directory, OsString)],
-    /// Names that the file system cannot hold; those of this step are added.
+    /// Names that the file system cannot hold. Those of this step are added.
     pub(super) left: &'a mut Omissions,
-    /// Files that it cannot hold, and those that get no further names: why.
+    /// Files that it cannot hold or give additional names, with the error.
     pub(super) unfit: BTreeMap<File, Errno>,
-    /// A file that was left out has a place by now, and its bytes are to be read from the log's beginning on.
+    /// An omitted file now has a place, and its bytes have to be read from the beginning of the
+    /// log.
     pub(super) unread: bool,
     pub(super) folders: &'a mut Folders,
     pub(super) maker: &'a mut Maker,
-    /// The tree's, for errors.
+    /// The path of the tree, for errors.
     pub(super) path: &'a Path,
 }
 
 impl Step<'_> {
-    /// Makes all that is new, in a folder of its own. The tree stays as it is.
+    /// Creates all new files in a separate folder. The tree stays as it is.
     pub(super) fn stage(&mut self) -> Result<(), Error> {
         for file in &self.plan.fresh {
             let done = self.fresh(*file);
@@ -65,7 +66,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Goes on without a file that the file system cannot hold.
+    /// Continues without a file that the file system cannot hold.
     fn fits(&mut self, file: File, done: Result<(), Fault>) -> Result<(), Error> {
         let fault = match done {
             Ok(()) => return Ok(()),
@@ -80,14 +81,14 @@ impl Step<'_> {
         }
     }
 
-    /// What a regular file was, if the step leaves its bytes as they are.
+    /// The former state of a regular file whose bytes the step does not change.
     fn keeps_bytes(&self, file: File) -> Option<&Node> {
         let node = self.view.before(file)?;
         let kept = node.kind == Kind::Regular && !self.plan.in_place.contains(&file);
         kept.then_some(node)
     }
 
-    /// Gives the tree its new names, and what changes in place.
+    /// Gives the tree its new names and makes the changes in place.
     pub(super) fn place(&mut self) -> Result<(), Error> {
         for (at, (directory, name)) in self.debris.iter().enumerate() {
             let to = format!("x{at}");
@@ -126,7 +127,7 @@ impl Step<'_> {
                 *left -= 1;
                 *left == 0
             });
-            // What is in a directory that was not made is not there either.
+            // What is in a directory that was not created is not there either.
             let above = directory.and_then(|directory| self.unfit.get(&directory));
             let done = match above.or_else(|| self.unfit.get(file)).copied() {
                 Some(errno) => {
@@ -146,7 +147,7 @@ impl Step<'_> {
                 }
             }
         }
-        // Behind what was put into them where they were made.
+        // After the names that were put into them where they were created.
         for file in omitted {
             let tree = &self.view.fold.tree;
             self.left.add_below(tree, file, self.view.left);
@@ -174,7 +175,8 @@ impl Step<'_> {
             if !self.view.was_left_out(file) {
                 return Err(Errno::NODATA.into());
             }
-            // Where its place is still the one that was refused, that is tried at the next start, which reads them anyway.
+            // If the file still is in the place that was refused, the next start tries it, and
+            // reads the bytes anyway.
             self.unread = self.unread || self.view.is_moved(file);
             return Err(Errno::FBIG.into());
         }
@@ -191,7 +193,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// A regular file as it was before the step.
+    /// Opens a regular file in its state before the step.
     fn old(&mut self, file: File, flags: OFlags) -> Result<std::fs::File, Fault> {
         let node = self.view.before(file).ok_or(Errno::NOENT)?;
         let place = self.view.names_before(node).pop_first();
@@ -235,7 +237,7 @@ impl Step<'_> {
         let at = self.open(directory)?;
         self.maker.gate.pass()?;
         if !self.maker.owned {
-            // One that goes elsewhere is written to, and its owner may not be allowed to.
+            // Moving a directory writes to it, and its owner may not have that permission.
             match folders::open(&at, name, OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(moved) => {
                     self.folders.permit(moved.as_fd(), OWNER_RWX)?;
@@ -259,13 +261,14 @@ impl Step<'_> {
         self.maker.rewrite(&to, node.size, extents)
     }
 
-    /// Nothing has this name then: neither the file nor what had it before.
+    /// Omits an entry. Nothing has its name afterwards: neither the file nor the one that had the
+    /// name before.
     fn leave_out(&mut self, entry: Entry, errno: Errno) -> Result<(), Error> {
         let (directory, name) = &entry;
         let is_there = directory.is_none_or(|directory| !self.unfit.contains_key(&directory));
         match is_there.then(|| self.remove(*directory, called(name))) {
             None => {}
-            // A name that no file can have, and nothing has.
+            // No file can have this name, so nothing has it.
             Some(Err(errno)) if refuses_name(errno) => {}
             Some(done) => done.map_err(|errno| self.failed(*directory, called(name), errno))?,
         }
@@ -275,7 +278,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Gives a file a name; `last` is its last new one.
+    /// Gives a file a name. `last` marks the last of its new names.
     fn put(
         &mut self,
         directory: Directory,
@@ -310,7 +313,7 @@ impl Step<'_> {
         self.maker.permitted(linked)?;
         self.maker.gate.pass()?;
         let renamed = fs::renameat(&staging, LINK, &at, called);
-        // The link stays where both names were one file's already, and where the new name was refused.
+        // The link stays if both names were of one file already, or if the new name was refused.
         match fs::unlinkat(&staging, LINK, AtFlags::empty()) {
             Err(Errno::NOENT) | Ok(()) => renamed,
             Err(errno) => Err(errno),
@@ -326,7 +329,7 @@ impl Step<'_> {
         }
     }
 
-    /// Directories last, and those below before those above.
+    /// Directories get theirs last, and lower ones before upper ones.
     fn attributes(&mut self) -> Result<(), Error> {
         for file in &self.plan.attributes {
             let done = self.attributes_of(*file);
@@ -335,10 +338,10 @@ impl Step<'_> {
         let mut all = self.plan.directories.clone();
         all.extend(self.debris.iter().map(|(directory, _)| *directory));
         for directory in &all {
-            // One that is gone has nothing above it to be closed again.
+            // A removed directory has nothing above it to be closed again.
             let _ = self.open(*directory);
         }
-        // Those above are open to their owner now, too.
+        // The directories above now allow their owner access, too.
         all.extend(&self.folders.relaxed);
         let is = |directory: &Directory| {
             let node = |file| self.view.after(file);
@@ -352,7 +355,7 @@ impl Step<'_> {
         all.sort_by_cached_key(|directory| {
             usize::MAX - self.view.depth_after(*directory, &mut depths)
         });
-        // Opened before the first is closed to its owner.
+        // All are opened before the first is closed to its owner.
         for directory in all {
             let file = directory.or_else(|| self.view.fold.tree.root());
             let Some(node) = file.and_then(|file| self.view.fold.tree.get(file)) else {
@@ -381,7 +384,8 @@ impl Step<'_> {
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != kind(node) {
             return Err(Errno::NOENT);
         }
-        // Somebody else's bytes would have the log's time then, by which they are taken for those that were applied.
+        // Otherwise bytes of another writer would get the log's time, and would be taken for the
+        // applied ones.
         if let Some(was) = self.keeps_bytes(file) {
             check(&fd, was)?;
         }

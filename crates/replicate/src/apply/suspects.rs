@@ -1,4 +1,4 @@
-//! What a step that was cut off may have left in a tree.
+//! Lists what an interrupted step may have left in a tree.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::tree::Tree;
 pub(super) struct Suspects {
     /// Directories that may have other attributes.
     pub(super) worn: BTreeSet<File>,
-    /// Other files, which may be something else.
+    /// Other files, which may have been replaced.
     pub(super) lost: BTreeSet<File>,
 }
 
 impl Suspects {
-    /// All that later records speak of, and what is below directories that they move. Another file that looks like it
-    /// may have its name by now.
+    /// Collects everything that later records mention, and what is below directories that they
+    /// move. Another file that looks the same may have such a name by now.
     pub(super) fn new(tree: &Tree, later: Later) -> Self {
         let is_directory = |file: File| {
             tree.get(file)

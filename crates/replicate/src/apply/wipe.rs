@@ -1,4 +1,5 @@
-//! Empties a folder: the one beside a tree, or one that was made for a while. What is deep is brought up first, so that depth costs nothing.
+//! Empties a temporary folder, or the one beside a tree. Deeply nested directories are first moved
+//! up, so that their depth costs nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -50,7 +51,7 @@ pub(crate) fn wipe(folder: BorrowedFd<'_>, gate: &Gate) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Without root, only who may write to a directory may empty or move it.
+/// Without root, only a user with write permission can empty or move a directory.
 pub(super) fn permit(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     if fs::fstat(directory)?.st_mode & 0o700 == 0o700 {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What patterns leave out of the tree is as what lies outside of it: files cross that boundary when they get
-//! and lose names, and when a directory above them does.
+//! The boundary of the tree. A file that patterns exclude is treated like one outside of the tree.
+//! A file crosses the boundary when it gains or loses names, or when a directory above it does.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use crate::patterns::Filter;
 use crate::record::{Change, File, Kind, Name};
 use crate::tree::Tree;
 
-/// The names that belong to the tree.
+/// Decides which names belong to the tree.
 #[derive(Debug)]
 pub(super) struct Boundary {
     filter: Filter,
-    /// Directories that were said to be new, and have no name yet.
+    /// Directories that were recorded as new and have no name yet.
     new_directories: BTreeSet<File>,
 }
 
-/// The names that belong to the tree in one directory.
+/// Decides which names of one directory belong to the tree.
 #[derive(Debug)]
 pub(super) struct DirectoryFilter<'a> {
     filter: &'a Filter,
@@ -32,12 +32,12 @@ impl Boundary {
         }
     }
 
-    /// Whether nothing is left out.
+    /// Whether no patterns exclude anything.
     pub(super) fn is_open(&self) -> bool {
         self.filter.is_empty()
     }
 
-    /// Whether a name in a directory of the tree belongs to it.
+    /// Whether a name in a directory of the tree belongs to the tree.
     pub(super) fn admits(
         &self,
         tree: &Tree,
@@ -52,7 +52,8 @@ impl Boundary {
         path.is_some_and(|path| self.filter.admits(&join(path, name), is_directory))
     }
 
-    /// None where no path leads to the directory, so that nobody can say what in it belongs.
+    /// The filter for a directory. `None` if no path leads to it, because the patterns then cannot
+    /// be applied.
     pub(super) fn of_directory(&self, tree: &Tree, directory: File) -> Option<DirectoryFilter<'_>> {
         let path = match self.is_open() {
             true => Vec::new(),
@@ -64,14 +65,14 @@ impl Boundary {
         })
     }
 
-    /// Whether what is in a directory may belong where it did not, once it has its next name. Of one that was
-    /// new, all is read after that anyway.
+    /// Whether the contents of a directory may become part of the tree with its next name. The
+    /// contents of a new directory are read after that anyway.
     pub(super) fn is_moved_by_link(&mut self, directory: File, has_name: bool) -> bool {
         let is_new = self.new_directories.remove(&directory);
         !is_new && (self.filter.moves() || !has_name)
     }
 
-    /// Notes a directory that is said to be new.
+    /// Notes a directory that is recorded as new.
     pub(super) fn follow(&mut self, change: &Change) {
         match change {
             Change::New {
@@ -85,7 +86,8 @@ impl Boundary {
 }
 
 impl DirectoryFilter<'_> {
-    /// Whether a name belongs to the tree. `is_directory` is asked where that decides.
+    /// Whether a name belongs to the tree. `is_directory` is called only if the answer depends on
+    /// it.
     pub(super) fn admits(
         &self,
         name: &Name,

@@ -1,4 +1,5 @@
-//! What a system call has touched, taken together: of some of it only that shows what became of the rest.
+//! Groups the files that one system call has touched. What happened to some of them is known only
+//! from the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,29 +9,30 @@ use super::shadow::ShadowTree;
 use super::source::kind_of;
 use crate::record::{File, Kind, Name, Part};
 
-/// The calls that are being told, by their tasks.
+/// The calls in progress, by task.
 #[derive(Debug, Default)]
 pub(super) struct CallGroups(BTreeMap<u32, CallGroup>);
 
-/// What one call has touched.
+/// The files that one call has touched.
 #[derive(Debug, Default)]
 struct CallGroup {
     directories: Vec<File>,
     /// A file with several names was touched.
     linked: bool,
-    /// Not all names of a file that was touched are known, or what else was touched is not.
+    /// Some names of a touched file, or some touched files, are unknown.
     short: bool,
-    /// Where files have names in the tree of which the kernel tells none.
+    /// The directories of files whose names the kernel does not report.
     nameless: Vec<File>,
-    /// What an overlay puts where a file of a lower directory was, and has one of for all such.
+    /// An overlay whiteout was touched. All whiteouts are links of one inode.
     whiteout: bool,
-    /// Where what it touched has names now.
+    /// The directories in which the touched files have names now.
     parents: Vec<File>,
 }
 
 impl CallGroups {
-    /// A rename of a file with several names leaves open which of them it was, and of what crosses the
-    /// boundary of the tree only the directory is told. `before` the file had these names.
+    /// Adds a file to its call. The event of a rename does not tell which name of a file with
+    /// several it was, and only the directory is reported for a file that crosses the boundary of
+    /// the tree. `before` has the file's names before the call.
     pub(super) fn add(
         &mut self,
         shadow: &mut ShadowTree,
@@ -38,7 +40,7 @@ impl CallGroups {
         (flags, state): (Flags, &State),
         before: &BTreeSet<(File, Name)>,
     ) {
-        // What is told at once, is of no call that ends.
+        // An event that is complete by itself belongs to no call.
         if state.call == 0 {
             if flags.last() {
                 self.0.remove(&state.task);
@@ -60,7 +62,7 @@ impl CallGroups {
             group.nameless.extend(now.iter().map(|(home, _)| *home));
         }
         group.whiteout |= linked && is_whiteout(state);
-        // What another file was put in the place of, was told for that alone.
+        // A file that was replaced by another is reported for that alone.
         let replaced = now.len() < before.len() && now.is_subset(before);
         let parent = state.name.as_ref().map(|(parent, _)| *parent);
         group.parents.extend(parent.filter(|_| !replaced));
@@ -75,7 +77,8 @@ impl CallGroups {
         }
     }
 
-    /// What was told of calls is not all that they touched, and nothing may be told of them any more.
+    /// Marks all calls in progress as incomplete: events of them are lost, and no further ones may
+    /// arrive.
     pub(super) fn cut_short(&mut self, shadow: &mut ShadowTree) {
         let mut directories = BTreeSet::new();
         for group in self.0.values_mut() {
@@ -89,7 +92,7 @@ impl CallGroups {
 }
 
 impl CallGroup {
-    /// Whether names in its directories may have changed that were not told.
+    /// Whether names in the directories of the call may have changed without a report.
     fn leaves_names_open(&self, call: u16) -> bool {
         let renames = calls::renames(call);
         let named = self
@@ -97,12 +100,12 @@ impl CallGroup {
             .iter()
             .any(|parent| self.directories.contains(parent));
         let unseen = !named && (renames || calls::links(call));
-        // Another name may have been given by the same call, whatever it is: an overlay copies a file up, and links
-        // that where it keeps count of names. Or nobody knows where it is now: one that another was put in the place of
-        // has its names elsewhere.
+        // The same call may have added another name: an overlay copies a file up and links it into
+        // its index. Or the file's place is unknown: a file that was replaced has its remaining
+        // names elsewhere.
         let moved = |home: &File| self.directories.contains(home);
         let short = self.short || self.nameless.iter().any(moved);
-        // The newest name is another call's, where several make them.
+        // If several calls add names, the newest name belongs to another call.
         unseen || short || self.whiteout || self.linked && renames
     }
 }

@@ -1,4 +1,4 @@
-//! What each system call may do to files, as this machine numbers them.
+//! What each system call may do to files, by its number on this machine.
 
 use nix::libc;
 
@@ -12,7 +12,7 @@ const SYNC: u8 = 32;
 const SYNC_ALL: u8 = 64;
 const FLAG_OPENED: u8 = 128;
 
-/// Numbers below this one are known to the programs.
+/// The programs know numbers below this one.
 pub(super) const COUNT: usize = 512;
 
 /// Newer than the libraries.
@@ -21,7 +21,7 @@ const SETXATTRAT: i64 = 463;
 const REMOVEXATTRAT: i64 = 466;
 const FILE_SETATTR: i64 = 469;
 
-/// A system call that moves names.
+/// Whether the system call moves names.
 pub(super) fn renames(call: u16) -> bool {
     is(call, &RENAMES)
 }
@@ -30,7 +30,7 @@ pub(super) fn links(call: u16) -> bool {
     is(call, &LINKS)
 }
 
-/// A system call that may give a file a name.
+/// Whether the system call may give a file a name.
 pub(super) fn names(call: u16) -> bool {
     renames(call) || links(call) || is(call, &OPENS) || is(call, &old::OPENS)
 }
@@ -39,7 +39,7 @@ fn is(call: u16, calls: &[i64]) -> bool {
     calls.contains(&i64::from(call))
 }
 
-/// Calls that came with 64-bit x86 and that later machines do without.
+/// Calls of 64-bit x86 that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 mod old {
     use nix::libc;

@@ -1,4 +1,4 @@
-//! Compares what is read with a log that is taken up, so that only what differs is said.
+//! Compares what is read with the log that is continued, so that only differences are recorded.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use crate::log::{self, Reader};
 use crate::record::{self, Change, File, Term};
 use crate::tree::Tree;
 
-/// What is compared at once, in bytes.
+/// How much is compared at once, in bytes.
 const BLOCK: u64 = 64 << 10;
 
-/// What a log says, read to its end.
+/// The state of a log that was read to its end.
 #[derive(Debug)]
 pub struct LogState {
     folder: PathBuf,
@@ -19,46 +19,46 @@ pub struct LogState {
     pub(super) contents: Contents,
 }
 
-/// What it took to take up a log.
+/// The work of continuing a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescan {
-    /// Files of all kinds that were compared with what the log says of them.
+    /// Files of all kinds that were compared with the log.
     pub files: u64,
-    /// Files that the log did not have, or of another kind.
+    /// Files that were not in the log, or were of another kind there.
     pub new: u64,
-    /// Files that the log had, and the tree does not.
+    /// Files that were in the log and no longer exist.
     pub gone: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Bytes that the log did not have so: those of new files among them.
+    /// Bytes that differed from the log, including those of new files.
     pub differed: u64,
-    /// Only files were compared that a journal has noted.
+    /// Only files in a journal were compared.
     pub journal: bool,
 }
 
-/// The comparison with the log that is taken up, if one is.
+/// The comparison with the log that is continued, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// Until the first epoch.
+    /// `Some` until the first epoch.
     log: Option<LogContents>,
     counts: Option<Rescan>,
 }
 
-/// What the log says of files, while it is compared with them.
+/// The contents of the log, while files are compared with it.
 #[derive(Debug)]
 struct LogContents {
     contents: Contents,
     source: Source,
-    /// Files that were said to be new, or gone, since.
+    /// The number of files recorded as new, and as gone.
     new: u64,
     gone: u64,
 }
 
 impl LogState {
-    /// Folds all records. Nobody may write the log any more, or only who asks.
+    /// Folds all records. No other writer may use the log any more.
     ///
     /// # Errors
-    /// What is wrong with the log.
+    /// The error of a damaged or unreadable log.
     pub fn read(folder: &Path) -> Result<Self, log::Error> {
         let mut reader = Reader::open(folder)?;
         let (mut tree, mut contents) = (Tree::default(), Contents::default());
@@ -83,7 +83,7 @@ impl LogState {
     }
 
     /// # Errors
-    /// [`Error::OtherTree`] unless it is the log of the tree with this root, or has no tree yet.
+    /// [`Error::OtherTree`] unless the log is of the tree with this root, or has no tree yet.
     pub(super) fn check(
         &self,
         root: File,
@@ -140,7 +140,7 @@ pub(super) fn check_term(
 }
 
 impl Comparison {
-    /// With a log. `journal` has noted which files may differ.
+    /// A comparison with a log. `journal` tells that a journal has the files that may differ.
     pub(super) fn new(contents: Contents, journal: bool) -> Self {
         Self {
             log: Some(LogContents {
@@ -156,7 +156,7 @@ impl Comparison {
         }
     }
 
-    /// None where no log was taken up.
+    /// `None` if no log was continued.
     pub(super) fn rescan(&self) -> Option<Rescan> {
         self.counts
     }
@@ -167,7 +167,7 @@ impl Comparison {
         }
     }
 
-    /// From now on the log says something else.
+    /// Applies a change that was recorded in the log.
     pub(super) fn follow(&mut self, change: &Change) {
         let Some(log) = &mut self.log else {
             return;
@@ -186,7 +186,7 @@ impl Comparison {
         log.is_some_and(|log| log.contents.says_hole(file, offset, offset + length))
     }
 
-    /// The ranges of bytes that the log is not known to have so, by their starts and ends.
+    /// The ranges that the log is not known to have with these bytes, by start and end.
     pub(super) fn differences(
         &mut self,
         file: File,
@@ -220,7 +220,7 @@ impl Comparison {
         Ok(differ)
     }
 
-    /// The log has all of the tree.
+    /// Ends the comparison: the log has the whole tree.
     pub(super) fn finish(&mut self) {
         if let Some(LogContents { new, gone, .. }) = self.log.take()
             && let Some(counts) = &mut self.counts

@@ -1,4 +1,4 @@
-//! Derives changes from events: what can be said at once, and what has to be read first.
+//! Derives changes from events. Some can be recorded at once, others need a readback first.
 
 use nix::sys::stat::makedev;
 
@@ -14,7 +14,7 @@ const TYPE: u16 = 0o170_000;
 const SYMLINK: u16 = 0o120_000;
 const DIRECTORY: u16 = 0o040_000;
 
-/// Says in the tree what events tell.
+/// Applies events to the recorded tree.
 #[derive(Debug)]
 pub(super) struct Deriver<'a> {
     shadow: &'a mut ShadowTree,
@@ -26,7 +26,7 @@ impl<'a> Deriver<'a> {
         Self { shadow, groups }
     }
 
-    /// What an event of the programs means.
+    /// Processes an event of the BPF programs.
     pub(super) fn take(&mut self, event: Event) -> Result<(), Error> {
         if !self.shadow.source.is_overlay() {
             return self.event(event);
@@ -40,7 +40,8 @@ impl<'a> Deriver<'a> {
         Ok(())
     }
 
-    /// What the event would have changed is to be read: events after it have been told.
+    /// Puts in doubt what the event would have changed, because later events have already been
+    /// processed.
     pub(super) fn take_late(&mut self, event: Event) {
         for event in self.shadow.source.translate(event) {
             if event.what == What::Left {
@@ -102,7 +103,7 @@ impl<'a> Deriver<'a> {
             What::Left => self.remove_outside(file),
             What::Mapped(true) if regular => self.shadow.mapped.insert(file),
             What::Mapped(_) => self.shadow.mapped.remove(file),
-            // What is no regular file has no bytes.
+            // Only regular files have bytes.
             _ => {}
         }
         Ok(())
@@ -112,8 +113,8 @@ impl<'a> Deriver<'a> {
         self.shadow.is(file, kind)
     }
 
-    /// Reads again the times of the directories that a copy was made in: one that was read meanwhile is of
-    /// no state of the tree.
+    /// Reads again the times of the directories in which a copy was made. Values read while it was
+    /// made belong to no state of the tree.
     fn note_copy(&mut self, file: File, over: bool) -> Result<(), Error> {
         let mut copied = vec![file];
         while let Some(file) = copied.pop() {
@@ -129,14 +130,14 @@ impl<'a> Deriver<'a> {
     }
 
     fn create(&mut self, file: File, state: &State) {
-        // The programs take what has no name yet for the tree's.
+        // The programs take a file without a name for one of the tree.
         let inside = self.is(state.parent, &Kind::Directory);
         let outside = self.shadow.source.has_outside() && !inside;
         if outside || self.shadow.tree.get(file).is_some() {
             return;
         }
         if !self.shadow.boundary().is_open() {
-            // Whether it belongs, its name tells, which comes later.
+            // Whether the file belongs to the tree depends on its name, which is reported later.
             if inside {
                 self.shadow.fresh.insert(file);
             }
@@ -153,15 +154,15 @@ impl<'a> Deriver<'a> {
         self.shadow.raise_inherited_doubt(file, state.parent);
     }
 
-    /// What was done to a file that was to be new is not said: it is read instead, as any that comes into the
-    /// tree.
+    /// Does not record what was done to a file that was about to be created. The file is read
+    /// instead, like every file that enters the tree.
     fn note_missing_kind(&mut self, file: File, what: &What) {
         if what.is_of_bytes() && !self.shadow.boundary().is_open() {
             self.shadow.fresh.remove(&file);
         }
     }
 
-    /// A file that is made, and now known to be what it is.
+    /// Completes a new file once its kind is known.
     fn complete(&mut self, file: File, flags: Flags, state: &State) -> Result<(), Error> {
         if !self.shadow.fresh.contains(&file) || state.mode == 0 {
             return Ok(());
@@ -187,7 +188,7 @@ impl<'a> Deriver<'a> {
         Ok(())
     }
 
-    /// Whether what was made belongs; what does not, is as unknown as what is outside.
+    /// Whether a new file belongs to the tree. A file that does not is treated like one outside.
     fn accepts(&mut self, flags: Flags, state: &State) -> bool {
         if self.shadow.boundary().is_open() {
             return true;
@@ -198,7 +199,7 @@ impl<'a> Deriver<'a> {
                     && self.shadow.admits(*directory, name, is_directory(state))
             }
             None => {
-                // As what a rename leaves behind where that is asked for.
+                // For example the whiteout that a rename with `RENAME_WHITEOUT` leaves behind.
                 if state.links > 0 && !flags.in_the_middle() {
                     self.shadow.raise_tree_doubts();
                 }
@@ -207,7 +208,7 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// It is said to be new: what came before is not.
+    /// Puts in doubt what happened to a directory before it was recorded as new.
     fn note_late_start(&mut self, file: File, state: &State) {
         if self.shadow.boundary().is_open() {
             return;
@@ -226,7 +227,8 @@ impl<'a> Deriver<'a> {
         if self.shadow.tree.get(file).is_none() {
             self.note_arrival(flags, state);
         } else if state.mode == 0 {
-            // Its memory is another's by now: whether it still has a name is to be seen.
+            // The kernel has reused the memory of the inode, so whether it still has a name must be
+            // read.
             self.shadow.raise_doubt(file, Part::Attributes);
         } else {
             self.attributes(file, state);
@@ -247,8 +249,8 @@ impl<'a> Deriver<'a> {
         Ok(())
     }
 
-    /// Where a file system tells that a file has changed, but not how: something of the file, and of a directory maybe
-    /// the names in it.
+    /// Handles a file system that reports that a file has changed, but not how. Something of the
+    /// file is in doubt, and for a directory maybe its names.
     fn vague_state(&mut self, file: File, flags: Flags, state: &State) {
         let Some(node) = self.shadow.tree.get(file) else {
             self.note_arrival(flags, state);
@@ -261,8 +263,8 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// All bytes that were written to the file have been told, and it changed in nothing else but these
-    /// attributes: of its names directories tell.
+    /// Handles a file whose written bytes have all been reported, and of which only these
+    /// attributes have changed. Changes of its names are reported with the directories.
     fn written_state(&mut self, file: File, flags: Flags, state: &State) {
         if self.shadow.tree.get(file).is_none() {
             self.note_arrival(flags, state);
@@ -273,7 +275,7 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// A file that was there before, and comes into the tree: its directory is to be read.
+    /// Handles an existing file that enters the tree: its directory has to be read.
     fn note_arrival(&mut self, flags: Flags, state: &State) {
         if let Some((directory, name)) = &state.name
             && self.is(*directory, &Kind::Directory)
@@ -283,9 +285,10 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// Whether a file that is not in the tree may belong to it by its name, or by one that was not told.
+    /// Whether a file that is not in the tree may belong to it, by this name or by an unreported
+    /// one.
     fn may_belong(&self, (directory, name): (File, &Name), flags: Flags, state: &State) -> bool {
-        // Before the operation has ended it may have another name than then.
+        // While the operation runs, the file may have another name than at its end.
         let unsure = flags.in_the_middle() || flags.overflown();
         let others = state.links > 1 && !is_directory(state);
         unsure || others || self.shadow.admits(directory, name, is_directory(state))
@@ -302,14 +305,14 @@ impl<'a> Deriver<'a> {
             modified_ns: state.modified_ns,
         };
         let differs = node.attributes != Some(attributes);
-        // A write is told before the size has grown by it: only who cuts a file off says that it is
-        // shorter, under its lock.
+        // A write is reported before the size has grown by it. Only a truncation, which holds the
+        // file's lock, reports a smaller size.
         let (regular, node_size) = (node.kind == Kind::Regular, node.size);
         let grown = regular && state.size > node_size;
         if grown {
             self.shadow.say_size(file, state.size);
         } else if node_size > state.size && regular {
-            // Or something was written behind its end, where it has no bytes.
+            // Or bytes were written beyond the recorded end.
             self.shadow.raise_doubt(file, Part::Attributes);
         }
         if differs {
@@ -319,7 +322,7 @@ impl<'a> Deriver<'a> {
 
     fn names(&mut self, file: File, state: &State) {
         if Some(file) == self.shadow.tree.root() {
-            // Where it lies is outside of the tree.
+            // The name of the root is outside of the tree.
             return;
         }
         let held = self.shadow.names_of(file);
@@ -339,7 +342,7 @@ impl<'a> Deriver<'a> {
         if !self.is(*directory, &Kind::Directory)
             || !self.shadow.admits(*directory, name, is_directory)
         {
-            // It has moved out of the tree, or another of its names is there.
+            // The file has moved out of the tree, or another of its names is there.
             self.shadow.raise_name_doubts(file, Some(*directory));
             if is_directory {
                 self.shadow.remove_below(file);
@@ -348,7 +351,7 @@ impl<'a> Deriver<'a> {
         }
         if self.shadow.tree.child(*directory, name) != Some(file) {
             if state.links > 1 && !is_directory && !calls::names(state.call) {
-                // Another call, still under way, may be taking it.
+                // Another running call may be taking the name.
                 self.shadow.raise_doubt(*directory, Part::Names);
                 return;
             }
@@ -359,14 +362,14 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// Takes away the names of a file but the one that is told, where it has fewer links than names.
+    /// Removes the names of a file except the reported one, if the file has fewer links than names.
     fn unlink_others(&mut self, file: File, state: &State, (directory, name): (File, &Name)) {
         let held = self.shadow.names_of(file);
         if held.len() <= usize::try_from(state.links).unwrap_or(usize::MAX) {
             return;
         }
         if state.links > 1 || !calls::renames(state.call) {
-            // Another call, still under way, may have taken any of them.
+            // Another running call may have taken any of the names.
             self.shadow.raise_name_doubts(file, Some(directory));
             return;
         }
@@ -377,7 +380,8 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// The file has lost this name, or one that differs in case, where that is ignored: it is told as it was asked for.
+    /// Removes this name of the file. On a case-insensitive file system the event has the name as
+    /// the program spelled it, and the entry may differ in case.
     fn unlink(&mut self, file: File, directory: File, name: &Name) {
         let named = self.shadow.tree.child(directory, name);
         if named == Some(file) {
@@ -389,8 +393,8 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// Takes away the names of what is outside of the tree by now: it may be back before its directories are read, and has
-    /// to be read as well then.
+    /// Removes the names of a file that is outside of the tree by now. It may come back before its
+    /// directories are read, and then has to be read as well.
     fn move_out(&mut self, file: File, state: &State) {
         let shadow = &mut *self.shadow;
         if shadow.tree.get(file).is_none() || Some(file) == shadow.tree.root() {
@@ -407,8 +411,8 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// Forgets a directory that was seen outside, and came there with nobody looking: nothing was told of what became of
-    /// its files. Where it is back, it is read.
+    /// Forgets a directory that was seen outside of the tree and was moved there unobserved.
+    /// Changes of its files were not reported. If it comes back, it is read.
     fn remove_outside(&mut self, directory: File) {
         let shadow = &mut *self.shadow;
         if !shadow.is(directory, &Kind::Directory) || Some(directory) == shadow.tree.root() {

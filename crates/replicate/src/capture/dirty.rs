@@ -1,17 +1,17 @@
-//! What is not known and has to be read from the source: of each file, until it is settled.
+//! The parts of files that are in doubt and have to be read from the source.
 
 use std::collections::BTreeMap;
 
 use crate::record::{File, Part};
 
-/// What of one file is to be read.
+/// The parts of one file in doubt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DirtyParts {
-    /// Start and end, apart from each other and in order.
+    /// Start and end, sorted and disjoint.
     pub(super) ranges: Vec<(u64, u64)>,
-    /// Has been read, and is settled with those of `ranges` that are in it.
+    /// Ranges that were read. They are settled together with the `ranges` in them.
     pub(super) read: Vec<(u64, u64)>,
-    /// Further stores to them may not be told.
+    /// Further stores to these ranges may not be reported.
     pub(super) stores: bool,
     pub(super) attributes: bool,
     pub(super) names: bool,
@@ -21,13 +21,13 @@ pub(super) struct DirtyParts {
 pub(super) type Doubts = BTreeMap<File, DirtyParts>;
 
 impl DirtyParts {
-    /// Adds to what is to be read; false where it is already.
+    /// Adds a part. Returns false if it is there already.
     pub(super) fn add(&mut self, part: &Part) -> bool {
         self.stores |= matches!(part, Part::Range { .. });
         self.add_written(part)
     }
 
-    /// As `add`, of a range of which further changes will be told.
+    /// As `add`, for a range whose further changes will be reported.
     pub(super) fn add_written(&mut self, part: &Part) -> bool {
         match *part {
             Part::Range { offset, length } => self.add_range(offset, offset.saturating_add(length)),
@@ -36,7 +36,7 @@ impl DirtyParts {
         }
     }
 
-    /// Adds all of another one.
+    /// Adds all parts of another file's set.
     pub(super) fn join(&mut self, other: &Self) {
         for range in &other.ranges {
             add(&mut self.ranges, *range);
@@ -49,7 +49,7 @@ impl DirtyParts {
         self.names |= other.names;
     }
 
-    /// Its ranges alone.
+    /// Only the ranges.
     pub(super) fn stored_ranges(&self) -> Self {
         Self {
             ranges: self.ranges.clone(),
@@ -62,7 +62,8 @@ impl DirtyParts {
         add(&mut self.ranges, (start, end))
     }
 
-    /// What is settled once all of it has been read, and `since` is in doubt: what that is about waits for it.
+    /// The parts that are settled once everything has been read. Parts that overlap `since`, which
+    /// is in doubt again, wait for it.
     pub(super) fn settled(&self, since: Option<&mut Self>) -> Vec<Part> {
         let mut ranges = self.ranges.clone();
         for range in &self.read {
@@ -91,7 +92,7 @@ impl DirtyParts {
     }
 }
 
-/// Adds a range to others; false where it is in one of them.
+/// Adds a range. Returns false if one of the ranges contains it.
 fn add(ranges: &mut Vec<(u64, u64)>, (start, end): (u64, u64)) -> bool {
     let within = |&(from, to): &(u64, u64)| from <= start && end <= to;
     if start >= end || ranges.iter().any(within) {

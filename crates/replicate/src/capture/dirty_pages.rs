@@ -1,24 +1,24 @@
-//! Counts the pages that have to be read back: what is read is measured against them.
+//! Counts the pages that have to be read back, as a reference for the bytes that are read.
 
 use std::collections::BTreeMap;
 
 use crate::record::File;
 
-/// In bytes, of every kernel that a capture runs on.
+/// The page size in bytes on every kernel that a capture supports.
 const PAGE: u64 = 4096;
 
-/// The distinct pages that were in doubt, epoch by epoch.
+/// The distinct pages that were in doubt, summed up over epochs.
 #[derive(Debug, Default)]
 pub(super) struct DirtyPages {
-    /// Those since the last epoch: the first page of each range, and the page behind its last.
+    /// The pages since the last epoch: the first page of each range, and the page after its last.
     files: BTreeMap<File, BTreeMap<u64, u64>>,
-    /// Of all epochs, in bytes.
+    /// The total of all epochs, in bytes.
     bytes: u64,
 }
 
 impl DirtyPages {
-    /// Counts the pages of a range that were not counted since the last epoch. Where the end is not known, as of a file
-    /// of which nobody tells where it was written, that is the first page alone.
+    /// Counts the pages of a range that were not counted since the last epoch. If the end is
+    /// unknown, because the position of the write was not reported, only the first page counts.
     pub(super) fn add(&mut self, file: File, offset: u64, length: u64) {
         if length == 0 {
             return;
@@ -31,7 +31,7 @@ impl DirtyPages {
         let ranges = self.files.entry(file).or_default();
         let (mut from, mut to) = (first, end);
         let mut known = 0;
-        // Those that touch it become one with it, so that no two touch each other.
+        // Adjacent ranges are merged, so that no two ranges touch.
         while let Some((&start, &stop)) = ranges.range(..=to).next_back() {
             if stop < from {
                 break;
@@ -49,7 +49,7 @@ impl DirtyPages {
         self.bytes += bytes.next_multiple_of(PAGE);
     }
 
-    /// From now on, pages are those of another epoch.
+    /// Starts the pages of another epoch.
     pub(super) fn begin_epoch(&mut self) {
         self.files.clear();
     }
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(counted(1, 10 * PAGE, 1), 1);
         assert_eq!(counted(1, PAGE, 12 * PAGE), 10);
         assert_eq!(counted(1, 0, 13 * PAGE), 0);
-        // Nobody tells where it ends.
+        // The end is unknown.
         assert_eq!(counted(1, 20 * PAGE, u64::MAX), 1);
         assert_eq!(counted(1, u64::MAX - 1, 5), 1);
         assert_eq!(counted(2, 0, 1), 1);

@@ -2,48 +2,49 @@
 
 use std::time::{Duration, Instant};
 
-/// A program that goes on and on and syncs nothing: what it has done for so long is an epoch.
+/// How long a program that never syncs may run before its changes become an epoch.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// Unless these are more bytes: it takes time to have them on the disk, and the ring fills meanwhile.
+/// The limit in bytes for [`INTERVAL`]. Above it an epoch waits for [`MAX_INTERVAL`], because
+/// writing it to the disk takes time and the ring fills meanwhile.
 const MAX_BYTES: usize = 4 << 20;
-/// However much that is.
+/// The longest interval, whatever the number of bytes.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
-/// After so much time an epoch does not wait for files that change all the time.
+/// After this time an epoch no longer waits for files that change all the time.
 const OVERDUE: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_millis(800);
-/// Calls that are under way are waited for, unless there was no epoch for so long.
+/// How long to wait for running calls since the last epoch.
 const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The epochs that were handed to the listener.
+/// The epochs handed to the listener.
 #[derive(Debug)]
 pub(super) struct Epochs {
-    /// The last one; zero before the first.
+    /// The last epoch, or zero before the first.
     last: u64,
-    /// The last one that has what a program has synced.
+    /// The last epoch that contains what a program has synced.
     synced: u64,
-    /// The last one without stale files, and the number before which it has all events.
+    /// The last epoch without stale files, and the event number below which it has all events.
     whole: (u64, u64),
-    /// When the last one was counted, and when it was handed on.
+    /// When the last epoch was counted, and when it was handed on.
     begun: Instant,
     ended: Instant,
-    /// Bytes that were handed on since.
+    /// Bytes handed on since.
     bytes: usize,
-    /// When calls under way were not waited for any more.
+    /// When the capture last stopped waiting for running calls.
     calls_passed: Instant,
-    /// Barriers were seen: the next quiet moment is an epoch.
+    /// Barriers seen so far. The next quiet moment becomes an epoch.
     barriers: Option<Barriers>,
 }
 
-/// What programs have synced, and no epoch has yet.
+/// Syncs of programs that no epoch contains yet.
 #[derive(Clone, Copy, Debug)]
 struct Barriers {
-    /// The numbers of the events of the first and of the last one.
+    /// The event numbers of the first and the last of them.
     first: u64,
     last: u64,
 }
 
 impl Epochs {
-    /// `last` is the last epoch of the log.
+    /// Continues after `last`, the last epoch of the log.
     pub(super) fn new(last: u64) -> Self {
         Self {
             last,
@@ -65,19 +66,19 @@ impl Epochs {
         self.synced
     }
 
-    /// Whether a later one than this has all events before a number.
+    /// Whether an epoch later than `after` contains all events below a number.
     pub(super) fn has_whole(&self, after: u64, number: u64) -> bool {
         let (epoch, events) = self.whole;
         epoch > after && events >= number
     }
 
-    /// The last one has all events before this number.
+    /// Notes that the last epoch contains all events below this number.
     pub(super) fn note_whole(&mut self, number: u64) {
         self.whole = (self.last, number);
     }
 
-    /// How many times a file has to have changed while it was read, for the next one not to wait for it; none where it
-    /// waits for all.
+    /// How many times a file must have changed while it was read before the next epoch stops
+    /// waiting for it. `None` if the epoch waits for all files.
     pub(super) fn max_rereads(&self) -> Option<u32> {
         match self.begun.elapsed() {
             waited if waited >= LATE => Some(1),
@@ -90,7 +91,7 @@ impl Epochs {
         self.barriers.is_some()
     }
 
-    /// The event with this number is a barrier.
+    /// Notes that the event with this number is a barrier.
     pub(super) fn note_barrier(&mut self, number: u64) {
         let barriers = self.barriers.get_or_insert(Barriers {
             first: number,
@@ -99,13 +100,13 @@ impl Epochs {
         barriers.last = number;
     }
 
-    /// Whether an epoch that has all events before this number has what was synced.
+    /// Whether an epoch with all events below this number contains what was synced.
     pub(super) fn answers(&self, number: u64) -> bool {
         self.barriers
             .is_some_and(|barriers| barriers.first < number)
     }
 
-    /// The last epoch has all events before this number.
+    /// Notes that the last epoch contains all events below this number.
     pub(super) fn answer_barrier(&mut self, number: u64) {
         if !self.answers(number) {
             return;
@@ -113,29 +114,29 @@ impl Epochs {
         self.synced = self.last;
         self.barriers = self.barriers.filter(|barriers| barriers.last >= number);
         if let Some(barriers) = &mut self.barriers {
-            // One of those from here on is the first that waits.
+            // One of the barriers from this number on is the first that still waits.
             barriers.first = number;
         }
     }
 
-    /// Counts an epoch, and returns its number.
+    /// Counts an epoch and returns its number.
     pub(super) fn begin_next(&mut self) -> u64 {
         self.begun = Instant::now();
         self.last += 1;
         self.last
     }
 
-    /// Bytes were handed on.
+    /// Counts bytes that were handed on.
     pub(super) fn count(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 
-    /// An epoch was handed on.
+    /// Notes that an epoch was handed on.
     pub(super) fn end(&mut self) {
         (self.ended, self.bytes) = (Instant::now(), 0);
     }
 
-    /// Whether what was handed on has waited for long enough.
+    /// Whether the bytes handed on have waited long enough for an epoch.
     pub(super) fn is_due(&self) -> bool {
         let least = match self.bytes <= MAX_BYTES {
             true => INTERVAL,
@@ -144,7 +145,7 @@ impl Epochs {
         self.ended.elapsed() >= least
     }
 
-    /// For how long it may wait yet. `changed` says whether there is anything.
+    /// How long they may still wait. `changed` says whether there are any changes.
     pub(super) fn until_due(&self, changed: bool) -> Duration {
         match changed && self.bytes <= MAX_BYTES {
             true => INTERVAL.saturating_sub(self.ended.elapsed()),
@@ -152,7 +153,7 @@ impl Epochs {
         }
     }
 
-    /// Whether calls under way have been waited for long enough; if so, the next wait begins.
+    /// Whether running calls have been waited for long enough. If so, the next wait begins.
     pub(super) fn passes_calls(&mut self) -> bool {
         let passes = self.ended.max(self.calls_passed).elapsed() >= CALL_TIMEOUT;
         if passes {
@@ -174,7 +175,7 @@ mod tests {
         for number in [10, 20, 30] {
             epochs.note_barrier(number);
         }
-        // What was synced is in a file that the epoch has as it was before.
+        // The synced data is in a file that the epoch has in an earlier state.
         epochs.begin_next();
         assert!(!epochs.answers(10));
         epochs.answer_barrier(10);

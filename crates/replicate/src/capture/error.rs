@@ -1,4 +1,4 @@
-//! Why a tree cannot be followed, or not any more.
+//! Why a tree cannot be followed, or no longer can.
 
 use std::io;
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ pub enum Error {
     Log(#[from] log::Error),
     #[error("the programs tell what nobody understands: they are of another version")]
     Unknown,
-    /// The listener broke it off.
+    /// The listener aborted the capture.
     #[error("ended while it read the tree: the next capture goes on with what the log has")]
     Ended,
 }

@@ -1,4 +1,4 @@
-//! What the programs tell, as they tell it.
+//! The events of the BPF programs and their encoding.
 
 use crate::record::{File, Name};
 
@@ -13,7 +13,7 @@ const FLAG_NAME: u8 = 32;
 const LAST: u8 = 64;
 const VAGUE: u8 = 128;
 
-/// As `enum hook` of the programs, by their bits; what only asks for an epoch has no name.
+/// As `enum hook` of the programs, by bit. Hooks that only request an epoch have no name.
 pub(super) const HOOKS: [&str; 15] = [
     "ext4_write_end",
     "ext4_truncate",
@@ -32,18 +32,18 @@ pub(super) const HOOKS: [&str; 15] = [
     "btrfs_set_extent_bit",
 ];
 
-/// What is said of an event beside what happened.
+/// Properties of an event beside its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
-/// What happened, and how it ranks among what else did.
+/// A change, with its position among the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Consecutive; a number that never comes is an event that was lost.
+    /// Consecutive. A number that never arrives is a lost event.
     pub(super) number: u64,
     pub(super) file: File,
     pub(super) flags: Flags,
-    /// Where the kernel showed it: a bit for each place.
+    /// The hooks that reported it, one bit each.
     pub(super) hooks: u16,
     pub(super) what: What,
 }
@@ -54,12 +54,12 @@ pub(super) enum What {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// Bytes that were changed in a way that was not seen.
+    /// Bytes that changed and were not captured.
     Range {
         offset: u64,
         length: u64,
     },
-    /// As `Range`, and any later store to them will be told.
+    /// As `Range`, and any later store to them will be reported.
     Written {
         offset: u64,
         length: u64,
@@ -72,27 +72,27 @@ pub(super) enum What {
     Unlink(State),
     Gone,
     Sync,
-    /// Whether processes store to it through memory.
+    /// Whether processes can store to the file through memory.
     Mapped(bool),
-    /// A directory that is outside of the tree, or was.
+    /// A directory that is or was outside of the tree.
     Left,
 }
 
-/// An inode as an operation leaves it.
+/// An inode after an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// As `st_mode`; zero for an inode that was gone already.
+    /// As `st_mode`. Zero for an inode that was gone already.
     pub(super) mode: u16,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) links: u32,
     pub(super) size: u64,
     pub(super) modified_ns: i64,
-    /// As the kernel numbers devices.
+    /// In the kernel's encoding of device numbers.
     pub(super) device: u32,
-    /// Where it is made, of a new one.
+    /// For a new file, the directory it is created in.
     pub(super) parent: File,
-    /// A name that it has, and the directory.
+    /// One of its names, with the directory.
     pub(super) name: Option<(File, Name)>,
     pub(super) task: u32,
     /// The number of the system call.
@@ -100,7 +100,7 @@ pub(super) struct State {
 }
 
 impl Event {
-    /// None of bytes that no program writes.
+    /// Returns `None` for bytes that no program writes.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (event, rest) = types::event::split(bytes)?;
         let length = usize::try_from(event.length).ok()?;
@@ -142,7 +142,7 @@ impl Event {
 }
 
 impl What {
-    /// Whether it is about the bytes of a regular file.
+    /// Whether it concerns the bytes of a regular file.
     pub(super) fn is_of_bytes(&self) -> bool {
         match self {
             Self::Data { .. }
@@ -162,12 +162,13 @@ impl What {
 }
 
 impl Flags {
-    /// With this event no operation is under way, and all events before it are told.
+    /// No operation is under way at this event, and all earlier events have been sent.
     pub(super) fn quiet(self) -> bool {
         self.0 & QUIET != 0
     }
 
-    /// Told while its operation went on, of which the end is not told.
+    /// The event was sent while its operation was running, and the end of the operation is not
+    /// reported.
     pub(super) fn in_the_middle(self) -> bool {
         self.0 & MIDDLE != 0
     }
@@ -181,17 +182,17 @@ impl Flags {
         self.0 & OUTSIDE != 0
     }
 
-    /// Its operation touched what is not told.
+    /// Its operation touched more files than were reported.
     pub(super) fn overflown(self) -> bool {
         self.0 & OVERFLOW != 0
     }
 
-    /// Its operation has no more states.
+    /// The last state of its operation.
     pub(super) fn last(self) -> bool {
         self.0 & LAST != 0
     }
 
-    /// It only says that something has changed.
+    /// The event only reports that something has changed.
     pub(super) fn vague(self) -> bool {
         self.0 & VAGUE != 0
     }
@@ -231,7 +232,7 @@ impl State {
     }
 }
 
-/// Nanoseconds since 1970; times that do not fit are the nearest that do.
+/// Nanoseconds since 1970. Times out of range are clamped.
 pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds
         .saturating_mul(1_000_000_000)

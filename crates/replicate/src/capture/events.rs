@@ -1,5 +1,5 @@
-//! Which of the programs are for a kernel and a file system: where the kernel has no event that one
-//! needs, a function of it stands in.
+//! Selects the programs for a kernel and a file system. If the kernel lacks a tracepoint, a kernel
+//! function replaces it.
 
 use std::fs;
 use std::path::Path;
@@ -13,21 +13,21 @@ use super::format::Format;
 use super::functions::{self, Functions};
 use super::skel::OpenCaptureSkel;
 
-/// Functions, and the events that tell the same on kernels that have them.
+/// Functions, and the tracepoints that report the same on kernels that have them.
 const STAND_INS: &[(&str, &str)] = &[
     ("__iomap_dio_rw", "iomap_dio_rw_begin"),
     ("iomap_dio_complete", "iomap_dio_complete"),
     ("ext4_xattr_set_handle", "ext4_journal_start_inode"),
 ];
-/// Events that say that a file has changed, where its file system does not say how.
+/// Tracepoints that report that a file has changed, for file systems that do not report how.
 const CHANGES: &[&str] = &["inode_set_ctime_to_ts", "ctime_ns_xchg", "ctime_xchg_skip"];
-/// Where a file was written: without, all of it is read.
+/// Reports where a file was written. Without it, the whole file is read.
 const EXTENTS: &str = "btrfs_set_extent_bit";
-/// That what a ring was asked for is done.
+/// Reports the completion of an `io_uring` request.
 const RING: &str = "io_uring_complete";
 
-/// Functions that this kernel lets programs be run at, where its events do not tell all of such a file
-/// system; none for others. Why there are none, in words.
+/// The kernel functions to attach to if the tracepoints do not report everything on such a file
+/// system. Empty for other file systems. The inner error is the reason why there are none.
 pub(super) fn functions(format: Format) -> Result<Result<Functions, &'static str>, Error> {
     if format.exact() || matches!(format, Format::Overlay { .. }) {
         return Ok(Ok(Functions::default()));
@@ -37,7 +37,7 @@ pub(super) fn functions(format: Format) -> Result<Result<Functions, &'static str
     Ok(Functions::of(format, !told))
 }
 
-/// Has those programs loaded that tell something of such a file system on this kernel.
+/// Selects the programs that are useful for such a file system on this kernel.
 pub(super) fn choose(
     open: &mut OpenCaptureSkel<'_>,
     format: Format,
@@ -62,21 +62,21 @@ pub(super) fn choose(
     }
 }
 
-/// A program that is run when userspace asks for it.
+/// The section of a program that userspace runs on demand.
 const ITERATES: &str = "iter";
 
-/// Where a program is run.
+/// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place<'a> {
     Event(&'a str),
     Function(&'a str),
 }
 
-/// What the kernel says of itself.
+/// The kernel's type information.
 #[derive(Debug)]
 struct Kernel {
     types: Btf<'static>,
-    /// What the file system's module adds, if it is one.
+    /// The types of the file system's module, if it is one.
     module: Vec<u8>,
 }
 
@@ -100,14 +100,14 @@ impl Kernel {
         }
     }
 
-    /// A module's types are numbered behind the kernel's, but their names are its own.
+    /// A module's types are numbered after the kernel's, but their names are only in the module.
     fn adds(&self, name: &str) -> bool {
         let name = [b"\0", name.as_bytes(), b"\0"].concat();
         self.module.windows(name.len()).any(|bytes| bytes == name)
     }
 }
 
-/// Whether a program is to be loaded, by its section.
+/// Whether to load a program, by its section.
 fn loads(
     section: &str,
     format: Format,
@@ -147,7 +147,7 @@ fn loads(
     })
 }
 
-/// Whether the event says anything of such a file system.
+/// Whether the event is useful for such a file system.
 fn wanted(event: &str, format: Format) -> bool {
     if event == RING || CHANGES.contains(&event) {
         return !format.exact();

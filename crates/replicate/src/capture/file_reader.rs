@@ -1,5 +1,5 @@
-//! Reads files of the source, and says what they have: all of a file that the log does not have, and what of others is
-//! in doubt.
+//! Reads files of the source and records their contents: completely for files that the log does not
+//! have, and otherwise the parts in doubt.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -17,23 +17,24 @@ use super::source::Stretch;
 use super::{Error, INTERVAL, Listener};
 use crate::record::{Change, File, Kind, Name, Part};
 
-/// As much of a file as one record says.
+/// How much of a file is in one record, in bytes.
 const PIECE: u64 = 256 << 10;
 
-/// So many bytes are read before and after a reading, of pages of which stores may not be told.
+/// The limit in bytes of pages that are read before and after a readback, because stores to them
+/// may not be reported.
 const MAX_SILENT: u64 = 1 << 20;
 
-/// Reads at a pace.
+/// Reads with a limited rate.
 #[derive(Debug)]
 pub(super) struct FileReader {
     listings: Listings,
     pace: Pace,
-    /// Events from this number on may be of what changes while it reads.
+    /// Events from this number on may concern what changes during the read.
     from: u64,
 }
 
 impl FileReader {
-    /// `rate_limit` is in bytes a second.
+    /// `rate_limit` is in bytes per second.
     pub(super) fn new(rate_limit: Option<NonZeroU64>) -> Self {
         Self {
             listings: Listings::default(),
@@ -42,8 +43,9 @@ impl FileReader {
         }
     }
 
-    /// Reads what is in doubt, while events before this number have been derived from. Of `late`, further stores may not be
-    /// told. Directories that no path leads to come last: by then one may have been found.
+    /// Reads the parts in doubt. Events before this number have been processed. Further stores to
+    /// `late` may not be reported. Directories that no path leads to come last, because a path may
+    /// have been found by then.
     pub(super) fn read_all(
         &mut self,
         (doubts, late): (&Doubts, &Doubts),
@@ -68,7 +70,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Reads what of a file is in doubt.
+    /// Reads the parts of a file that are in doubt.
     fn read(
         &mut self,
         file: File,
@@ -82,14 +84,14 @@ impl FileReader {
         };
         let kind = node.kind.clone();
         let vague = !shadow.source.format().exact();
-        // Once its time was asked for, each write from then on gives it another, however soon: one that begins when
-        // nobody is waited for any more is told.
+        // After its time was queried, each later write gives the file another time, however soon. A
+        // write that begins after the last wait is therefore reported.
         shadow.source.stat(file)?;
         shadow.source.wait(file, &kind)?;
         let Some(stat) = shadow.source.stat(file)? else {
             return shadow.vanish(file);
         };
-        // Nobody tells when its last user leaves it. Where it gets a name, that directory is read.
+        // No event reports when the last user closes it. If it gets a name, that directory is read.
         if vague && stat.st_nlink == 0 && Some(file) != shadow.tree.root() {
             shadow.remove(file);
             return Ok(());
@@ -123,7 +125,8 @@ impl FileReader {
         self.cut(file, pipeline)
     }
 
-    /// Notes that the file was as it has been said, if nothing has changed it since the reading began.
+    /// Notes that the file had the recorded state, if nothing has changed it since the reading
+    /// began.
     fn cut(&self, file: File, pipeline: &mut Pipeline) -> Result<(), Error> {
         if let Some(to) = pipeline.queue.quiet()? {
             pipeline.shadow.hold_back.cut(file, self.from, to);
@@ -144,8 +147,8 @@ impl FileReader {
                 continue;
             };
             let names: BTreeSet<_> = entries.iter().map(|(name, _)| name.clone()).collect();
-            // Where others are read as well, those come first: else what has moved from one to another would have no name
-            // meanwhile.
+            // The names found in other directories come first. Otherwise a file that was moved from
+            // one directory to another would have no name in between.
             if pipeline.shadow.boundary().is_open() {
                 self.listings.insert(directory, names);
             } else {
@@ -162,7 +165,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Says a name that was found. The file if it is a directory that is to be read.
+    /// Records a name that was found. Returns the file if it is a directory that has to be read.
     fn link(
         &mut self,
         directory: File,
@@ -186,7 +189,7 @@ impl FileReader {
         Ok(unread)
     }
 
-    /// Says all of a file that was not in the tree, its names apart. None where it is gone.
+    /// Records a file that was not in the tree, without its names. `None` if it is gone.
     pub(super) fn adopt(
         &mut self,
         file: File,
@@ -200,7 +203,8 @@ impl FileReader {
         let Some(kind) = shadow.source.kind(file, &stat)? else {
             return Ok(None);
         };
-        // Of who writes to it just now, nothing was told that is of use.
+        // Events of a write in progress cannot be used, because they came before the file was
+        // known.
         shadow.source.wait(file, &kind)?;
         let Some(stat) = shadow.source.stat(file)? else {
             return Ok(None);
@@ -258,7 +262,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Takes the time that so many bytes are to take, while events go on being taken out of the ring.
+    /// Waits as long as the rate limit requires for these bytes, and keeps emptying the ring.
     fn wait(
         &mut self,
         bytes: u64,
@@ -279,7 +283,7 @@ impl FileReader {
     }
 }
 
-/// The bytes of ranges of which stores may not be told; none of more than a few.
+/// The bytes of the ranges whose stores may not be reported. `None` if there are too many.
 fn silent_pages(
     shadow: &ShadowTree,
     file: File,
@@ -304,8 +308,8 @@ fn silent_pages(
     Ok(Some(bytes))
 }
 
-/// Whether pages are known to be the same after a reading as before it: what was read in between is a state that they
-/// had.
+/// Whether pages are known to be the same before and after the reading. What was read in between is
+/// then a state that they had.
 fn are_same(before: Option<&[u8]>, after: Option<&[u8]>) -> bool {
     before.is_some() && before == after
 }

@@ -1,5 +1,5 @@
-//! The file systems that can be followed: how each names a file for as long as it exists, and what it
-//! tells of changes.
+//! The supported file systems: how each identifies a file for as long as it exists, and which
+//! changes it reports.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,39 +14,39 @@ use sys::handle::{Handle, file_system_uuid};
 use super::mounts;
 use crate::record::File;
 
-/// Kinds of handles.
+/// Types of file handles.
 const INODE_AND_GENERATION: i32 = 1;
 const XFS_WIDE: i32 = 0x81;
 const BTRFS: i32 = 0x4d;
-/// Numbers of the first directory: of the file system, and of a subvolume.
+/// Inode numbers of the first directory of a file system or of a subvolume.
 const EXT4_FIRST: u64 = 2;
 const BTRFS_FIRST: u64 = 256;
 
-/// A file system that can be followed.
+/// A supported file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Ext4,
     Xfs,
-    /// One of its subvolumes.
+    /// A subvolume of btrfs.
     Btrfs {
         subvolume: u64,
     },
     Tmpfs,
     Overlay {
-        /// Nothing tells of stores through memory: its upper directory's file system does not, or no
-        /// call writes them back.
+        /// Stores through memory are not reported: the upper directory's file system does not
+        /// report them, or no call writes them back.
         silent: bool,
     },
 }
 
-/// Those that can be followed, as they are told of.
+/// The supported file systems, for messages.
 pub(super) const ALL: &str = "ext4, xfs, btrfs, tmpfs, and overlays above one of these";
 const UPPER: &str = "ext4, xfs, btrfs and tmpfs";
-/// Options of an overlay that is never synced, as older and newer kernels say it.
+/// The options of an overlay that is never synced, on older and newer kernels.
 const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
 
 impl Format {
-    /// That of an open directory; none where it cannot be followed.
+    /// The format of an open directory's file system. `None` if it is not supported.
     pub(super) fn of(directory: impl AsFd) -> io::Result<Option<Self>> {
         let kind = fstatfs(&directory)?.filesystem_type();
         let format = match kind {
@@ -65,8 +65,8 @@ impl Format {
         Ok(Some(format))
     }
 
-    /// That of an overlay whose upper directory is on that kind of file system; what it is on where that cannot
-    /// be followed.
+    /// The format of an overlay whose upper directory is on this kind of file system. The error
+    /// names an unsupported file system.
     pub(super) fn above(self, magic: u64) -> Result<Self, String> {
         let Self::Overlay { .. } = self else {
             return Ok(self);
@@ -84,13 +84,13 @@ impl Format {
         }
     }
 
-    /// It tells of changes where they take place, and of most what they are; of others it is only
-    /// known that something has changed.
+    /// Whether it reports changes when they take place, and mostly the data as well. Other file
+    /// systems only report that something has changed.
     pub(super) fn exact(self) -> bool {
         self == Self::Ext4
     }
 
-    /// Whether it is known to be the directory that all others are below.
+    /// Whether the file is known to be the root directory of the file system.
     pub(super) fn is_first(self, file: File) -> bool {
         match self {
             Self::Ext4 => file.inode == EXT4_FIRST,
@@ -99,7 +99,7 @@ impl Format {
         }
     }
 
-    /// It tells nothing of stores through memory.
+    /// Whether it does not report stores through memory.
     pub(super) fn silent(self) -> bool {
         matches!(self, Self::Tmpfs | Self::Overlay { silent: true })
     }
@@ -114,12 +114,13 @@ impl Format {
         }
     }
 
-    /// What tells an open directory's file system from others, also after it was mounted again; empty where nothing
-    /// does.
+    /// An identifier of an open directory's file system that stays the same when it is mounted
+    /// again. Empty if there is none.
     pub(super) fn volume(self, directory: impl AsFd) -> io::Result<Vec<u8>> {
         let mut volume = match file_system_uuid(&directory)? {
             Some(uuid) => uuid,
-            // Before Linux 6.9 these derive it from the UUID; xfs from the device's number, which a mount may change.
+            // Before Linux 6.9 these file systems derive it from the UUID. xfs uses the device
+            // number, which may change at a mount.
             None if matches!(self, Self::Ext4 | Self::Btrfs { .. } | Self::Tmpfs) => {
                 let id = fstatvfs(&directory)?.filesystem_id();
                 id.to_le_bytes().to_vec()
@@ -132,11 +133,11 @@ impl Format {
         Ok(volume)
     }
 
-    /// None for a file of another file system or subvolume.
+    /// Returns `None` for a file of another file system or subvolume.
     pub(super) fn file(self, handle: &Handle) -> Option<File> {
         let mut bytes = handle.bytes.as_slice();
         let file = match (self, handle.kind) {
-            // Of xfs both kinds, which a remount changes.
+            // Both types for xfs, because a remount changes the type.
             (Self::Ext4 | Self::Xfs, INODE_AND_GENERATION) => File {
                 inode: u64::from(word(&mut bytes)?),
                 generation: word(&mut bytes)?,
@@ -181,14 +182,14 @@ impl Format {
                 INODE_AND_GENERATION,
                 [generation.as_slice(), &inode].concat(),
             ),
-            // It opens nothing by a handle.
+            // An overlay cannot open a file by handle.
             Self::Overlay { .. } => (0, Vec::new()),
         };
         Handle { kind, bytes }
     }
 }
 
-/// Whether it is the inode of a subvolume's root, which no other directory of btrfs has.
+/// Whether this is the inode of a subvolume's root, which no other btrfs directory has.
 pub(super) fn is_first_of_subvolume(inode: u64) -> bool {
     inode == BTRFS_FIRST
 }

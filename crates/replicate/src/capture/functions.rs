@@ -1,5 +1,5 @@
-//! Functions of the kernel that programs are run at where it has no events for what they do: whether
-//! this kernel has them, and lets programs be run there.
+//! Selects kernel functions to attach programs to where the kernel has no tracepoints for the same
+//! events. Checks that this kernel has the functions, and that programs can be attached to them.
 
 mod types;
 
@@ -13,11 +13,11 @@ use sys::kernel::{Config, Setting};
 use super::format::Format;
 use types::Types;
 
-/// What arguments are called, by their places.
+/// Names of arguments, by position.
 type Arguments = &'static [(usize, &'static str)];
 
-/// Functions that hold what a write has put into a file, and the arguments that their programs read, by
-/// their places. Of each file system the first that there is.
+/// Functions that have the data of a write, and the arguments that their programs read, by
+/// position. For each file system the first available one is used.
 const WRITES: &[(&str, &str, Arguments)] = &[
     (
         "tmpfs",
@@ -45,12 +45,12 @@ const WRITES: &[(&str, &str, Arguments)] = &[
         &[(0, "inode"), (2, "pos"), (3, "write_bytes")],
     ),
 ];
-/// Those that take or give extended attributes, of which a write may take one.
+/// Functions that set or remove extended attributes. A write may remove one.
 const XATTR_FUNCTIONS: &[(&str, Arguments)] = &[
     ("__vfs_setxattr", &[(1, "dentry"), (2, "inode")]),
     ("__vfs_removexattr", &[(1, "dentry")]),
 ];
-/// Those that tell of changes on kernels that have no event for them.
+/// Functions that report changes on kernels without a tracepoint for them.
 const CHANGES: &[(&str, Arguments)] = &[
     ("current_time", &[(0, "inode")]),
     ("security_inode_create", &[(0, "dir")]),
@@ -70,31 +70,32 @@ const CHANGES: &[(&str, Arguments)] = &[
         ],
     ),
 ];
-/// Who asks for the time of an access.
+/// Functions that request the time of an access.
 const ACCESSES: [&str; 2] = ["atime_needs_update", "touch_atime"];
-/// Where the kernel keeps the addresses of its map of all memory, and of what it knows of each page.
+/// Symbols with the addresses of the kernel's direct map of memory and of its page descriptors.
 const MAPS: [&str; 2] = ["page_offset_base", "vmemmap_base"];
-/// That programs can be run at functions.
+/// Exists if programs can be attached to functions.
 const FUNCTIONS: &str = "/sys/bus/event_source/devices/kprobe";
 
-/// What is run where for a file system.
+/// The functions to use for a file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions {
-    /// By the names of functions.
+    /// The names of the functions.
     pub(super) run_at: Vec<&'static str>,
-    /// That which tells of writes; none where they are to be read.
+    /// The function that reports writes. `None` if writes are read back.
     pub(super) write: Option<&'static str>,
-    /// It is not called with the offset, but knows it.
+    /// The function does not receive the offset as an argument, but has it.
     pub(super) at_offset: bool,
     pub(super) maps: [u64; 2],
-    /// From the start up to the end of each.
+    /// The address ranges of the functions.
     pub(super) accesses: [(u64, u64); 2],
 }
 
-/// That programs may be run at functions of this kernel, as far as that shows before.
+/// Checks that programs can be attached to functions of this kernel, as far as can be known in
+/// advance.
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason as text.
 pub fn check() -> Result<(), &'static str> {
     if !Path::new(FUNCTIONS).exists() {
         return Err("the kernel lacks CONFIG_KPROBE_EVENTS");
@@ -107,7 +108,7 @@ pub fn check() -> Result<(), &'static str> {
 }
 
 impl Functions {
-    /// Whether they tell of changes that other kernels have events for.
+    /// Whether they report changes for which other kernels have tracepoints.
     pub(super) fn changes(&self) -> bool {
         self.accesses != [(0, 0); 2]
     }
@@ -118,7 +119,8 @@ impl Functions {
         self
     }
 
-    /// For a file system; those of changes only where there is no event for them.
+    /// The functions for a file system. Those for changes are included only if there is no
+    /// tracepoint for them.
     pub(super) fn of(format: Format, changes: bool) -> Result<Self, &'static str> {
         check()?;
         unpreempted()?;
@@ -162,8 +164,8 @@ impl Functions {
     }
 }
 
-/// Where a kernel is preempted anywhere it may pass over a program, because another task was stopped in the
-/// middle of one: nothing else would tell of it.
+/// A fully preemptible kernel may skip a program because another task was preempted in the middle
+/// of one, and nothing would report that.
 pub(super) fn unpreempted() -> Result<(), &'static str> {
     let name = uname().map_err(|_| "nobody knows whether it is preempted")?;
     let version = name.version().to_string_lossy();
@@ -175,7 +177,7 @@ pub(super) fn unpreempted() -> Result<(), &'static str> {
     }
 }
 
-/// By what `uname -v` says, its command line, and whether it was built so.
+/// Determines it from `uname -v`, the kernel's command line, and the build configuration.
 fn preempted(version: &str, line: &str, built: bool) -> bool {
     let mut words = version.split_whitespace();
     if !words.any(|word| word == "PREEMPT_DYNAMIC") {
@@ -189,13 +191,13 @@ fn preempted(version: &str, line: &str, built: bool) -> bool {
     }
 }
 
-/// Where some of the kernel's symbols are.
+/// The addresses of some of the kernel's symbols.
 #[derive(Debug, Default)]
 struct Symbols(BTreeMap<String, (u64, u64)>);
 
 impl Symbols {
     fn read(names: &[&str]) -> Self {
-        // Without it there are none.
+        // Without the file there are no symbols.
         let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let mut found = BTreeMap::new();
         for (address, name) in text.lines().filter_map(symbol) {
@@ -217,7 +219,7 @@ impl Symbols {
         self.code(name).map(|(start, _)| start)
     }
 
-    /// Up to the next symbol.
+    /// The code of a function, up to the next symbol.
     fn code(&self, name: &str) -> Option<(u64, u64)> {
         self.0.get(name).copied()
     }

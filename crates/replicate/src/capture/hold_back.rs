@@ -1,5 +1,5 @@
-//! Keeps what is said of a file's content and attributes until it is a state that the file had: epochs before have the
-//! state that was handed on last.
+//! Holds back changes of a file's content and attributes until they add up to a state that the file
+//! had. Until then, epochs contain the state that was handed on last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,34 +13,35 @@ use super::output::Output;
 use super::spill::Spill;
 use crate::record::{Change, Entry, File, Part};
 
-/// What an entry takes beside its bytes.
+/// The memory that an entry takes in addition to its bytes.
 const ENTRY_BYTES: usize = 128;
-/// Among so many of the last entries one is looked for that a new one makes superfluous.
+/// How many of the last entries are searched for one that a new entry makes superfluous.
 const RECENT: usize = 256;
 
-/// The files of which something is kept, and those that are being read.
+/// The files with entries held back, and the files being read.
 #[derive(Debug)]
 pub(super) struct HoldBack {
     queues: BTreeMap<File, Queue>,
-    /// In memory.
+    /// Bytes held in memory.
     bytes: usize,
-    /// What may be kept there. Beyond it, the content of the largest files is spilled to this folder. Where that cannot be,
-    /// the log has what is known so far, and no epoch until that is whole.
+    /// The limit of bytes in memory. Beyond it, the content of the largest files is spilled to this
+    /// folder. If that is impossible, the incomplete state goes to the log, and no epoch ends until
+    /// it is complete.
     capacity: usize,
     folder: Option<PathBuf>,
-    /// What is kept there, in bytes.
+    /// Bytes spilled to the folder.
     spilled: u64,
-    /// All that is kept, in memory and spilled, for others to see.
+    /// All bytes held, in memory and spilled, readable by other threads.
     held: Arc<AtomicU64>,
-    /// What is being read, and whether names are among it.
+    /// The files being read, and whether their names are among what is read.
     reading: BTreeMap<File, bool>,
-    /// Files in doubt that have changed while they were read, and how often in a row.
+    /// Files in doubt that have changed while they were read, and how many times in a row.
     restless: BTreeMap<File, u32>,
-    /// Of those, the number of the event before which the log has all that changed them.
+    /// For each of those files, the event number below which the log has all of its changes.
     states: BTreeMap<File, u64>,
-    /// Files that the log has in a state that they may never have had, and what of them it has in doubt.
+    /// Files that the log has in a state that they may never have had, with the parts in doubt.
     exposed: BTreeMap<File, Vec<Part>>,
-    /// The tree is being read for the first time: that is too much to keep.
+    /// The tree is being read for the first time, which is too much to hold back.
     streams: bool,
 }
 
@@ -68,20 +69,21 @@ impl HoldBack {
     }
 }
 
-/// What is kept of one file, in its order.
+/// The entries held back for one file, in order.
 #[derive(Debug)]
 struct Queue {
     entries: Vec<Entry>,
-    /// Its content comes before the entries, if it was too large.
+    /// Content that was too large for memory. It precedes the entries.
     spill: Option<Spill>,
-    /// Of the entries.
+    /// The size of the entries.
     bytes: usize,
     /// When the file had the state that was handed on last.
     since: Instant,
     cut: Option<Cut>,
 }
 
-/// A point up to which the entries are a state that the file had, if no event of a range of numbers changed it.
+/// A point up to which the entries are a state that the file had, if no event of a range of numbers
+/// changed the file.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     entries: usize,
@@ -91,12 +93,13 @@ struct Cut {
 }
 
 impl HoldBack {
-    /// Whether nothing is kept or being read.
+    /// Whether nothing is held back or being read.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.reading.is_empty()
     }
 
-    /// Keeps what is said, or hands it on. `event` is the number of the event that tells it, if one does.
+    /// Holds an entry back, or hands it on. `event` is the number of the event it was derived from,
+    /// if any.
     pub(super) fn take(
         &mut self,
         entry: Entry,
@@ -129,27 +132,27 @@ impl HoldBack {
         }
     }
 
-    /// Whether something of the file is in doubt, or being read.
+    /// Whether some part of the file is in doubt or being read.
     fn is_open(&self, file: File, doubts: &Doubts) -> bool {
         doubts.contains_key(&file) || self.reading.contains_key(&file)
     }
 
-    /// These are being read.
+    /// Notes that these parts are being read.
     pub(super) fn begin_reading(&mut self, doubts: &Doubts) {
         for (file, doubt) in doubts {
             *self.reading.entry(*file).or_default() |= doubt.names;
         }
     }
 
-    /// A file is read that was not in the tree.
+    /// Notes that a file that was not in the tree is being read.
     pub(super) fn begin_adopting(&mut self, file: File) {
         if !self.streams {
             self.reading.entry(file).or_default();
         }
     }
 
-    /// What was read is kept, and these are in doubt again. Hands on what is a state that a file had; false where some
-    /// file changed while it was read.
+    /// Ends a readback. These parts are in doubt again. Hands on what adds up to a state that a
+    /// file had. Returns false if some file changed while it was read.
     pub(super) fn end_reading(&mut self, doubts: &Doubts, out: &mut Output) -> bool {
         let mut whole = true;
         for file in std::mem::take(&mut self.reading).into_keys() {
@@ -176,7 +179,7 @@ impl HoldBack {
         whole
     }
 
-    /// Hands on what is kept of files that are known as they are now.
+    /// Hands on the entries of files whose current state is known.
     pub(super) fn release(&mut self, doubts: &Doubts, out: &mut Output) {
         let all = self.queues.keys().chain(self.exposed.keys());
         let known = all.filter(|file| !self.is_open(**file, doubts));
@@ -188,14 +191,15 @@ impl HoldBack {
         self.tell();
     }
 
-    /// The number of the event before which the log has all that changed these files; the largest where there are none.
+    /// The event number below which the log has all changes of these files, or `u64::MAX` if there
+    /// are no files.
     pub(super) fn state_of<'a>(&self, files: impl IntoIterator<Item = &'a File>) -> u64 {
         let states = files.into_iter().map(|file| self.states.get(file));
         let least = states.map(|state| state.copied().unwrap_or(0)).min();
         least.unwrap_or(u64::MAX)
     }
 
-    /// How many bytes are kept, for whoever bounds them.
+    /// The number of bytes held, for code that limits it.
     pub(super) fn gauge(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.held)
     }
@@ -205,7 +209,8 @@ impl HoldBack {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// The files that are in doubt or being read, if each of them is restless, and names are not among it.
+    /// The files in doubt or being read, if all of them are restless and no names are among the
+    /// parts.
     pub(super) fn stale(&self, doubts: &Doubts, times: u32) -> Option<BTreeSet<File>> {
         let waits = doubts.values().any(|doubt| doubt.names)
             || self.reading.values().any(|names| *names)
@@ -215,7 +220,7 @@ impl HoldBack {
         (!waits && stale.iter().all(restless)).then_some(stale)
     }
 
-    /// The file is gone.
+    /// Forgets a file that is gone.
     pub(super) fn forget(&mut self, file: File) {
         self.take_all(file, &mut Output::default());
         self.tell();
@@ -225,7 +230,7 @@ impl HoldBack {
         self.exposed.remove(&file);
     }
 
-    /// Spills what there is no room for in memory, or hands it on.
+    /// Spills the entries that exceed the memory limit, or hands them on.
     fn spill_overflow(&mut self, out: &mut Output) {
         while let Some(file) = self.overflow() {
             let Some(folder) = self.folder.as_deref() else {
@@ -254,7 +259,7 @@ impl HoldBack {
         );
     }
 
-    /// Hands on what the file may never have been.
+    /// Hands on a state that the file may never have had.
     fn expose(&mut self, file: File, out: &mut Output) {
         let part = everything();
         out.push(Entry::Change(Change::Doubt {
@@ -270,7 +275,7 @@ impl HoldBack {
         out.extend(parts.map(|part| Entry::Change(Change::Settled { file, part })));
     }
 
-    /// For how long the oldest of it has been kept.
+    /// The age of the oldest state held back.
     pub(super) fn age(&self) -> Option<Duration> {
         let oldest = self.queues.values().map(|queue| queue.since).min();
         oldest.map(|since| since.elapsed())
@@ -303,7 +308,8 @@ impl HoldBack {
         }
     }
 
-    /// The file was read: it had this state when the last of these events was told, unless one of them changed it.
+    /// Notes that the file was read. It had this state at the last of these events, unless one of
+    /// them changed it.
     pub(super) fn cut(&mut self, file: File, from: u64, to: u64) {
         if let Some(queue) = self.queues.get_mut(&file) {
             queue.cut = Some(Cut {
@@ -315,7 +321,7 @@ impl HoldBack {
         }
     }
 
-    /// The event with this number changed the file; of one that was lost nobody knows the number.
+    /// Notes that an event changed the file. The number of a lost event is unknown.
     pub(super) fn disturb(&mut self, file: File, number: Option<u64>) {
         if let Some(queue) = self.queues.get_mut(&file) {
             queue.cut = queue
@@ -324,15 +330,15 @@ impl HoldBack {
         }
     }
 
-    /// Any file may have been changed by any event.
+    /// Notes that any event may have changed any file.
     pub(super) fn disturb_all(&mut self) {
         for queue in self.queues.values_mut() {
             queue.cut = None;
         }
     }
 
-    /// Hands on what is a state that the file had, and returns the number before which it has all events; none where no
-    /// such state is known.
+    /// Hands on the entries up to the cut and returns the event number below which they contain all
+    /// changes. `None` if no such state is known.
     fn take_cut(&mut self, file: File, out: &mut Output) -> Option<u64> {
         let queue = self.queues.get_mut(&file)?;
         let cut = queue.cut.take()?;
@@ -352,7 +358,7 @@ impl HoldBack {
         Some(cut.to)
     }
 
-    /// Takes all that is kept of a file.
+    /// Hands on all entries of a file.
     fn take_all(&mut self, file: File, out: &mut Output) {
         let Some(queue) = self.queues.remove(&file) else {
             return;
@@ -365,12 +371,12 @@ impl HoldBack {
         out.extend(queue.entries);
     }
 
-    /// The file that most is kept of, where there is no room for all.
+    /// The file with the most bytes held, if the limit is exceeded.
     fn overflow(&self) -> Option<File> {
         if self.bytes <= self.capacity {
             return None;
         }
-        // What cannot be spilled is small, unless there is very much of it.
+        // What cannot be spilled is small, unless there are very many entries.
         let spills = |queue: &Queue| queue.spill.is_none() || self.folder.is_none();
         let all = self.queues.iter().filter(|(_, queue)| spills(queue));
         let largest = all.max_by_key(|(_, queue)| queue.bytes);
@@ -379,12 +385,12 @@ impl HoldBack {
 }
 
 impl Queue {
-    /// Bytes that are on the disk.
+    /// Bytes on the disk.
     fn spilled(&self) -> u64 {
         self.spill.as_ref().map_or(0, Spill::bytes)
     }
 
-    /// Spills the content from now on. A cut stays one if it has all of that.
+    /// Spills the content from now on. A cut stays valid if it covers all of the content.
     fn spill(&mut self, create: impl FnOnce() -> std::io::Result<Spill>) -> std::io::Result<()> {
         let mut spill = create()?;
         let entries = std::mem::take(&mut self.entries);
@@ -413,21 +419,21 @@ impl Queue {
         done
     }
 
-    /// Takes a change of content that is spilled; false for any other.
+    /// Takes a change of content that belongs in the spill file. Returns false for any other.
     fn spills(&mut self, entry: &Entry) -> std::io::Result<bool> {
         let (Some(spill), Entry::Change(change)) = (&mut self.spill, entry) else {
             return Ok(false);
         };
         let taken = spill.take(change)?;
         if taken {
-            // What was read and what was changed since can no more be told apart.
+            // What was read and what has changed since can no longer be told apart.
             self.cut = None;
         }
         Ok(taken)
     }
 
-    /// Drops what a new entry makes superfluous, so that a file that is read again and again takes no more memory than
-    /// its size; how many bytes that frees. What a cut has stays as it is.
+    /// Drops entries that a new one makes superfluous, so that a file that is read repeatedly takes
+    /// no more memory than its size. Returns the bytes freed. Entries before the cut stay.
     fn supersede(&mut self, new: &Entry) -> usize {
         let begin = self.cut.map_or(0, |cut| cut.entries);
         let recent = begin.max(self.entries.len().saturating_sub(RECENT));
@@ -500,7 +506,7 @@ mod tests {
         for outside in [9, 20] {
             kept.disturb(FILE, Some(outside));
         }
-        // The second size has taken the place of the first.
+        // The second size has replaced the first.
         assert_eq!(kept.take_cut(FILE, &mut out), Some(20));
         assert_eq!(out.entries(), [size(2)]);
         assert_eq!(kept.take_cut(FILE, &mut out), None);
@@ -521,7 +527,7 @@ mod tests {
         }
         assert!(kept.bytes < 100 * 1024, "{}", kept.bytes);
         kept.cut(FILE, 10, 20);
-        // What the cut has stays.
+        // Entries before the cut stay.
         kept.push(FILE, data(0, 100), &mut out);
         kept.take_cut(FILE, &mut out).unwrap();
         let state = out.entries();
@@ -552,7 +558,7 @@ mod tests {
         })
     }
 
-    /// Takes what is said of a file in doubt.
+    /// Takes an entry of a file in doubt.
     fn take(kept: &mut HoldBack, entry: Entry, out: &mut Output) {
         let doubts = Doubts::from([(FILE, super::super::dirty::DirtyParts::default())]);
         kept.streams = false;
@@ -587,7 +593,7 @@ mod tests {
         assert_eq!(whole, 40_960);
         kept.take_all(FILE, &mut out);
         assert_eq!(out.entries(), [settled]);
-        // Once the content of a state has changed, it is none.
+        // A change of its content makes a cut invalid.
         for byte in 0..10 {
             take(&mut kept, data(4096 * u64::from(byte), byte), &mut out);
         }

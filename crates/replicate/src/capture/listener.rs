@@ -1,16 +1,16 @@
-//! Who is told what a capture finds.
+//! The interface to the receiver of a capture's entries.
 
 use std::ops::ControlFlow;
 
 use super::Progress;
 use crate::record::Entry;
 
-/// What a capture says, as it says it. A closure that takes entries is one that lets it go on.
+/// Receives the entries of a capture. A closure that takes entries is a listener that never aborts.
 pub trait Listener {
     fn take(&mut self, entry: Entry);
 
-    /// Asked again and again while something is read, which may be a whole tree: a capture that is to break off
-    /// ends with [`Error::Ended`](super::Error::Ended).
+    /// Called repeatedly while something is read, which may be a whole tree. Returning `Break`
+    /// aborts the capture with [`Error::Ended`](super::Error::Ended).
     fn meanwhile(&mut self, _progress: &Progress) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

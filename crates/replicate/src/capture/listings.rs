@@ -1,10 +1,10 @@
-//! What was found in directories that are being read.
+//! The names found in directories that are being read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{File, Name};
 
-/// The names in each directory that was listed, until those that are missing are taken away.
+/// The names in each listed directory, until missing names are removed.
 #[derive(Debug, Default)]
 pub(super) struct Listings(BTreeMap<File, BTreeSet<Name>>);
 
@@ -20,7 +20,7 @@ impl Listings {
             .is_none_or(|names| names.contains(name))
     }
 
-    /// All of them, in the order of their directories.
+    /// Takes all listings, in the order of their directories.
     pub(super) fn take(&mut self) -> BTreeMap<File, BTreeSet<Name>> {
         std::mem::take(&mut self.0)
     }

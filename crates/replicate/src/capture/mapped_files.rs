@@ -1,16 +1,16 @@
-//! Files that processes have mapped, where the file system tells nothing of stores through memory: what each had when
-//! it was read last.
+//! Hashes of memory-mapped files on file systems that do not report stores through memory: the
+//! contents at the last read.
 
 use std::collections::BTreeMap;
 
 use crate::record::{Change, File};
 
-/// The files, and what the log has of them from reading.
+/// The files, with hashes of what the log has from reading them.
 #[derive(Debug, Default)]
 pub(super) struct MappedFiles(BTreeMap<File, BlockHashes>);
 
-/// What a file had when it was read: a hash of each piece, and none of a hole. What the log has from elsewhere by now
-/// is not in it.
+/// The contents of a file when it was read: a hash of each piece, and none for a hole. Ranges that
+/// the log has received in another way since are removed.
 #[derive(Debug, Default)]
 pub(super) struct BlockHashes(BTreeMap<u64, Piece>);
 
@@ -37,7 +37,7 @@ impl MappedFiles {
         self.0.remove(&file);
     }
 
-    /// Takes the hashes of a file out, until [`Self::put`] returns them.
+    /// Takes out the hashes of a file, until [`Self::put`] returns them.
     pub(super) fn take(&mut self, file: File) -> Option<BlockHashes> {
         self.0.remove(&file)
     }
@@ -46,7 +46,7 @@ impl MappedFiles {
         self.0.insert(file, hashes);
     }
 
-    /// What was read is no longer what the log has.
+    /// Removes hashes that a change has made obsolete.
     pub(super) fn follow(&mut self, change: &Change) {
         if let Some((file, edit)) = change.edit()
             && let Some(hashes) = self.0.get_mut(&file)
@@ -58,7 +58,7 @@ impl MappedFiles {
 }
 
 impl BlockHashes {
-    /// Whether the file had just that there; if not, it has now.
+    /// Whether the file had exactly these contents there. If not, the new hash is stored.
     pub(super) fn has(&mut self, offset: u64, length: u64, hash: Option<u64>) -> bool {
         let piece = Piece { length, hash };
         if self.0.get(&offset) == Some(&piece) {

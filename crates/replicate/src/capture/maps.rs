@@ -1,4 +1,4 @@
-//! The maps that the programs and this side share, with the types of their keys and values.
+//! The maps shared with the BPF programs, with the types of their keys and values.
 
 use std::io;
 use std::path::Path;
@@ -15,10 +15,10 @@ const KEY: u32 = 0;
 
 /// A variable of the programs in a section of its own.
 pub(super) type Variable = Map<u32, u64>;
-/// What the programs know of files, by the number of the question.
+/// The programs' answers about files, by the number of the question.
 pub(super) type Answers = Map<u64, types::answer>;
 
-/// All maps but the rings.
+/// All maps except the rings.
 #[derive(Debug)]
 pub(super) struct Maps {
     pub(super) counters: CounterMap,
@@ -32,15 +32,15 @@ pub(super) struct Maps {
     pub(super) label: LabelMap,
 }
 
-/// What the programs count.
+/// The counters of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counters {
     /// The number of the next event.
     pub(super) next: u64,
     pub(super) dropped: u64,
-    /// Dropped events of which not even the file is known.
+    /// Dropped events whose file is unknown as well.
     pub(super) forgotten: u64,
-    /// Files that found no room in a journal that is pinned.
+    /// Files that did not fit into a pinned journal.
     pub(super) overlooked: u64,
     /// Operations under way.
     pub(super) operations: u64,
@@ -58,7 +58,8 @@ pub(super) struct FileSet(PinnableMap<types::file_key, u32>);
 #[derive(Debug)]
 pub(super) struct LabelMap(PinnableMap<u32, types::label>);
 
-/// A typed map, and the handle for what typed maps do not do: pin themselves and remove many keys at once.
+/// A typed map, and a handle for operations that typed maps lack: pinning and removing many keys at
+/// once.
 #[derive(Debug)]
 struct PinnableMap<K, V> {
     typed: Map<K, V>,
@@ -66,7 +67,7 @@ struct PinnableMap<K, V> {
 }
 
 impl Maps {
-    /// Handles that live on without the skeleton.
+    /// Creates handles that outlive the skeleton.
     pub(super) fn new(maps: &CaptureMaps<'_>) -> Result<Self, bpf::Error> {
         Ok(Self {
             counters: CounterMap(PinnableMap::new(&maps.bss)?),
@@ -88,7 +89,7 @@ pub(super) fn set(variable: &Variable, value: u64) -> Result<(), bpf::Error> {
 }
 
 impl CounterMap {
-    /// The map that is pinned there.
+    /// Opens the map that is pinned at this path.
     pub(super) fn open(path: &Path) -> Option<Self> {
         PinnableMap::open(path).map(Self)
     }
@@ -116,7 +117,7 @@ impl CounterMap {
 }
 
 impl FileSet {
-    /// The map that is pinned there.
+    /// Opens the map that is pinned at this path.
     pub(super) fn open(path: &Path) -> Option<Self> {
         PinnableMap::open(path).map(Self)
     }
@@ -145,7 +146,7 @@ impl FileSet {
         self.0.typed.remove(&key_of(file))
     }
 
-    /// Removes all files. Nobody may change the map meanwhile.
+    /// Removes all files. No program may change the map meanwhile.
     pub(super) fn clear(&self) -> Result<(), libbpf_rs::Error> {
         let keys: Vec<_> = self.0.typed.keys().collect();
         let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
@@ -158,7 +159,7 @@ impl FileSet {
 }
 
 impl LabelMap {
-    /// The map that is pinned there.
+    /// Opens the map that is pinned at this path.
     pub(super) fn open(path: &Path) -> Option<Self> {
         PinnableMap::open(path).map(Self)
     }
@@ -171,7 +172,7 @@ impl LabelMap {
         self.0.pin(path)
     }
 
-    /// What it says, up to the first zero.
+    /// The text of the label, up to the first zero byte.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
         let label = self.0.typed.get(&KEY).ok()??;
         let text = label.text.split(|byte| *byte == 0).next();
@@ -212,13 +213,13 @@ impl<K: Plain, V: Plain> PinnableMap<K, V> {
         })
     }
 
-    /// A file of a BPF file system keeps the map from now on.
+    /// Pins the map to a file of a BPF file system.
     fn pin(&self, path: &Path) -> Result<(), libbpf_rs::Error> {
         MapHandle::try_from(&self.handle)?.pin(path)
     }
 }
 
-/// A file as the programs name it.
+/// The key that the programs use for a file.
 fn key_of(file: File) -> types::file_key {
     types::file_key {
         inode: file.inode,

@@ -1,5 +1,5 @@
-//! Looks for stores through memory of which the file system tells nothing: files that are mapped are
-//! read before each epoch, and what differs from the last time is said.
+//! Finds stores through memory that the file system does not report. Mapped files are read before
+//! each epoch, and differences from the last read are recorded.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::os::fd::OwnedFd;
@@ -14,12 +14,12 @@ use super::source::Stretch;
 use super::{Error, Listener};
 use crate::record::{Change, File};
 
-/// What one hash is of, in bytes.
+/// The number of bytes per hash.
 const BLOCK: u64 = 64 << 10;
-/// Where nothing else happens, stores are looked for so often.
+/// How often mapped files are read while nothing else happens.
 const INTERVAL: Duration = Duration::from_millis(800);
 
-/// When mapped files are read, and whether at all.
+/// Decides when mapped files are read, if at all.
 #[derive(Debug)]
 pub(super) struct MmapScan {
     enabled: bool,
@@ -34,7 +34,7 @@ impl MmapScan {
         }
     }
 
-    /// Reads mapped files if the last time is long ago.
+    /// Reads mapped files if the last read is long ago.
     pub(super) fn run_if_due(
         &mut self,
         pipeline: &mut Pipeline,
@@ -46,7 +46,7 @@ impl MmapScan {
         Ok(())
     }
 
-    /// Says what is different in files that are mapped.
+    /// Records the differences in mapped files.
     pub(super) fn run(
         &mut self,
         pipeline: &mut Pipeline,
@@ -57,7 +57,8 @@ impl MmapScan {
             return Ok(());
         }
         for file in pipeline.shadow.mapped.files() {
-            // The answer is an event: where nobody has it mapped any more, this is the last time.
+            // The answer arrives as an event. If no process has the file mapped any more, this is
+            // the last read.
             pipeline.shadow.clean_range(file, 0, u64::MAX)?;
             let mut scan = FileScan {
                 file,
@@ -135,7 +136,7 @@ impl FileScan<'_> {
         Ok(())
     }
 
-    /// Below an overlay nothing tells that a store has changed the time.
+    /// On an overlay, no event reports that a store has changed the time.
     fn update_time(&mut self) -> Result<(), Error> {
         let shadow = &mut self.pipeline.shadow;
         if shadow.source.is_overlay()

@@ -1,5 +1,6 @@
-//! Follows what happens to a tree, and says it in records: what was seen exactly at once, what was
-//! not seen once it has been read. It decides when the records are a state that the source had.
+//! Follows the changes of a tree and writes them as records. Changes that the kernel reports
+//! exactly are recorded at once; the others are recorded after the files have been read back. This
+//! module decides when the records add up to a state that the source had: an epoch.
 
 mod boundary;
 mod call_groups;
@@ -81,13 +82,14 @@ pub use options::{HoldBackOptions, Options};
 pub use pin::{FOLDER, Pin};
 pub use progress::Progress;
 
-/// After so much time without an event, what has happened is an epoch.
+/// The capture ends an epoch after this much time without an event.
 const QUIET_TIME: Duration = Duration::from_millis(20);
 
-/// How often to poll at most: who reads events as they come disturbs their writers.
+/// The shortest interval between polls. Reading every event as it arrives would slow down the
+/// programs that write.
 pub const INTERVAL: Duration = Duration::from_millis(2);
 
-/// A tree that is being followed. Dropping it leaves nothing attached.
+/// A tree that is being followed. Dropping it detaches all BPF programs.
 #[derive(Debug)]
 pub struct Capture {
     pipeline: Pipeline,
@@ -100,11 +102,11 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Attaches to the tree below `root`. The first records say what the tree
-    /// has already.
+    /// Attaches to the tree below `root`. The first records describe what the tree already
+    /// contains.
     ///
     /// # Errors
-    /// [`Error`] says what is missing.
+    /// [`Error`] names the missing requirement.
     pub fn start(root: &Path, options: Options) -> Result<Self, Error> {
         Self::check(root, &options)?;
         let capture = Self::attach(root, options)?;
@@ -112,7 +114,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Whatever the file system says nothing of.
+    /// As [`Self::start`], without asking whether the file system reports all changes.
     pub(crate) fn attach(root: &Path, options: Options) -> Result<Self, Error> {
         let (mut capture, label) = Self::connect(root, options)?;
         let shadow = &mut capture.pipeline.shadow;
@@ -126,12 +128,12 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Attaches to the tree below `root`, to go on with the log that says what is known. The first
-    /// records say what has become of the tree since; epochs are numbered on. A log without a tree says
-    /// the whole tree.
+    /// Attaches to the tree below `root` and continues its log. The first records contain what has
+    /// changed in the tree since the log's last record, and the epoch numbers continue. If the log
+    /// has no tree yet, the whole tree is recorded.
     ///
     /// # Errors
-    /// As [`Self::start`], and of [`Self::check_log`].
+    /// As [`Self::start`] and [`Self::check_log`].
     pub fn resume(root: &Path, options: Options, log: LogState) -> Result<Self, Error> {
         Self::check(root, &options)?;
         Self::check_log(root, &log)?;
@@ -144,14 +146,15 @@ impl Capture {
         } = log;
         let epoch = tree.epoch();
         *epochs = Epochs::new(epoch);
-        // A promoted tree has the names of the log's, and other files.
+        // A promoted tree has the names that the log has, but other inodes.
         let promoted = tree.unclaimed().is_some();
         let renumbering = match promoted {
             true => Some(renumber::find(&tree, &mut shadow.source)?),
             false => None,
         };
         let same = promoted || tree.root() == Some(file);
-        // A journal says what has changed, not what has come to belong.
+        // The journal records which files changed. It does not know which files the new patterns
+        // include.
         let alike = *tree.patterns() == capture.options.patterns;
         shadow.tree = tree;
         if let Some(all) = renumbering {
@@ -188,7 +191,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Whether the tree is one that can be followed, as far as that shows before.
+    /// Checks whether the tree can be followed, as far as this can be known before attaching.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -199,17 +202,18 @@ impl Capture {
         Source::open(root)?.check(options)
     }
 
-    /// Whether a log is of the tree below `root`, or of none yet. What is at that path now may be another tree: an empty
-    /// mount point, for instance.
+    /// Checks that a log belongs to the tree below `root`, or is empty. Another tree may now be at
+    /// that path, for instance an empty mount point.
     ///
     /// # Errors
-    /// [`Error::OtherTree`] says what differs; [`Error::Tree`], [`Error::FileSystem`].
+    /// [`Error::OtherTree`] describes the difference; [`Error::Tree`], [`Error::FileSystem`].
     pub fn check_log(root: &Path, log: &LogState) -> Result<(), Error> {
         let source = Source::open(root)?;
         log.check(source.name(), &source.identity()?, root)
     }
 
-    /// Whether the tree below `root` may replace what a log has: not after another one was promoted.
+    /// Checks that the tree below `root` may replace the contents of a log. It may not after
+    /// another tree was promoted.
     ///
     /// # Errors
     /// As [`Self::check_log`], and [`Error::Promoted`].
@@ -226,7 +230,7 @@ impl Capture {
         )
     }
 
-    /// Which tree is below `root`: what its root is called, and where it is.
+    /// Identifies the tree below `root`: the inode of its root, and the file system that it is on.
     ///
     /// # Errors
     /// [`Error::Tree`], [`Error::FileSystem`]
@@ -235,15 +239,15 @@ impl Capture {
         Ok((source.name(), source.identity()?))
     }
 
-    /// Where other file systems are mounted below a tree: they are no part of it.
+    /// Returns the mount points of other file systems below a tree. They are not part of the tree.
     ///
     /// # Errors
-    /// When the kernel's list cannot be read.
+    /// Fails if the kernel's list of mounts cannot be read.
     pub fn mounted_below(root: &Path) -> io::Result<Vec<PathBuf>> {
         mounts::below(root)
     }
 
-    /// Attached, and the label of a journal if there is to be one.
+    /// Attaches, and returns the label of the journal if one is to be kept.
     fn connect(root: &Path, options: Options) -> Result<(Self, Option<Label>), Error> {
         let filter = Filter::new(&options.patterns)?;
         let mut source = Source::open(root)?;
@@ -264,7 +268,7 @@ impl Capture {
         let pin = options.pin.as_ref();
         let label = pin.map(|pin| Label::new(pin, root, &source, &scope, mounts.hash()));
         let label = label.transpose()?;
-        // A page that is dirty already would tell nothing of further stores.
+        // A store to a page that is already dirty would not be reported.
         nix::unistd::syncfs(source.root()).map_err(|errno: Errno| failed(errno.into()))?;
         let mmap_scan = MmapScan::new(options.look && source.format().silent());
         let shadow = ShadowTree::new(source, filter, &options.hold_back);
@@ -280,7 +284,7 @@ impl Capture {
         Ok((capture, label))
     }
 
-    /// Keeps a journal for the next capture, if there is to be one.
+    /// Starts the journal for the next capture if the options ask for one.
     fn keep_journal(&mut self, label: Option<Label>, noted: &[File]) -> Result<(), Error> {
         if let Some((pin, label)) = self.options.pin.as_ref().zip(label) {
             let programs = self.pipeline.queue.programs_mut();
@@ -289,10 +293,12 @@ impl Capture {
         Ok(())
     }
 
-    /// Says what has happened since the last call. Does not wait: call it every few milliseconds.
+    /// Records what has happened since the last call. It does not wait: call it every few
+    /// milliseconds.
     ///
     /// # Errors
-    /// [`Error`] when the source cannot be read, or the listener breaks off; the capture is over then.
+    /// [`Error`] if the source cannot be read or the listener breaks off. The capture has then
+    /// ended.
     pub fn poll(&mut self, listener: &mut impl Listener) -> Result<Progress, Error> {
         let listener: &mut dyn Listener = listener;
         self.check_mounts()?;
@@ -302,7 +308,7 @@ impl Capture {
                 Advance::Waits => break,
                 Advance::GoesOn => self.follow(listener)?,
                 Advance::Ends { quiet } => {
-                    // What has been read may be in doubt again with the next event.
+                    // The next event may put what has just been read in doubt again.
                     if quiet && self.pipeline.is_wanted() {
                         self.close(listener)?;
                     }
@@ -312,7 +318,7 @@ impl Capture {
             }
         }
         self.mmap_scan.run_if_due(&mut self.pipeline, listener)?;
-        // What was to be read at a barrier has been read by now.
+        // Everything that had to be read for a barrier has been read by now.
         let pipeline = &self.pipeline;
         let barrier = pipeline.epochs.has_barrier();
         if barrier || pipeline.is_due() || pipeline.queue.idle_for() >= QUIET_TIME {
@@ -325,8 +331,8 @@ impl Capture {
         Ok(self.progress())
     }
 
-    /// Polls until an epoch has all that happened before the call; false where that takes longer than
-    /// `limit`.
+    /// Polls until an epoch contains everything that happened before the call. Returns false if
+    /// this takes longer than `limit`.
     ///
     /// # Errors
     /// As [`Self::poll`].
@@ -337,7 +343,7 @@ impl Capture {
     ) -> Result<bool, Error> {
         let programs = self.pipeline.queue.programs();
         if programs.counters()?.operations > 0 {
-            // What calls have done that go on has happened, too.
+            // Calls that are still running have already changed files, and that counts too.
             programs.pass_waiting()?;
         }
         let target = programs.counters()?.next;
@@ -347,7 +353,7 @@ impl Capture {
         let last = self.pipeline.epochs.last();
         loop {
             self.poll(listener)?;
-            // What is reached by giving something up may be in doubt then.
+            // Giving something up to reach the target may have put it in doubt.
             if self.pipeline.has_told(target, last)? {
                 return Ok(true);
             }
@@ -358,8 +364,9 @@ impl Capture {
         }
     }
 
-    /// Waits until there is something to poll for: a program has synced, much waits, or an epoch is due; not longer
-    /// than `at_most`, nor when `also` is readable. Whether what was waited for is a reason to poll at once.
+    /// Waits until there is a reason to poll: a program has synced, many events are queued, or an
+    /// epoch is due. Waits no longer than `at_most`, and returns early when `also` becomes
+    /// readable. Returns whether to poll at once.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -369,7 +376,8 @@ impl Capture {
         self.waiter.wait(programs, pause, also)
     }
 
-    /// Says that all that was handed on is in the log and on the disk, with this as the log's last epoch.
+    /// Confirms that everything handed on so far is in the log and on the disk, and that `epoch` is
+    /// the log's last epoch.
     ///
     /// # Errors
     /// [`Error::Bpf`]
@@ -378,56 +386,58 @@ impl Capture {
         journal.map_or(Ok(()), |journal| journal.recorded(epoch))
     }
 
-    /// Puts these parts of a file in doubt, and which names there are where it is: they are read, and said as the
-    /// source has them. The path is below the root; a file that was not said has no parts yet, and is all read.
+    /// Puts these parts of a file, and the names in its directory, in doubt: they are read back and
+    /// recorded as the source has them. The path is relative to the root. A file that is not in the
+    /// log yet has no parts, and is read completely.
     pub fn suspect(&mut self, path: &Path, parts: &[Part]) {
         self.pipeline.shadow.suspect(path, parts);
     }
 
-    /// How far the capture is.
+    /// The progress of the capture.
     pub fn progress(&self) -> Progress {
         self.pipeline.progress()
     }
 
-    /// The tree as it has been said.
+    /// The tree as recorded so far.
     pub fn tree(&self) -> &Tree {
         &self.pipeline.shadow.tree
     }
 
-    /// How much room its events have left, for who looks while it is at work.
+    /// The free space in the event ring, readable while the capture runs.
     pub fn gauge(&self) -> Gauge {
         self.pipeline.queue.programs().gauge()
     }
 
-    /// How many bytes are held back, for who looks while it is at work.
+    /// The number of bytes held back, readable while the capture runs.
     pub fn held_back(&self) -> Arc<AtomicU64> {
         self.pipeline.shadow.hold_back.gauge()
     }
 
-    /// Where the kernel showed what has happened since the last call.
+    /// The kernel hooks that reported events since the last call.
     pub(crate) fn take_hooks(&mut self) -> Vec<&'static str> {
         self.pipeline.queue.take_hooks()
     }
 
-    /// What kind of file system the tree is on.
+    /// The type of the tree's file system.
     pub(crate) fn file_system(&self) -> &'static str {
         self.pipeline.shadow.source.format().name()
     }
 
-    /// Whether what a write has put there is copied where it is put.
+    /// Whether written bytes are copied at the moment of the write.
     pub(crate) fn copies(&self) -> bool {
         let functions = self.pipeline.queue.programs().functions();
         self.pipeline.shadow.source.format().exact() || functions.write.is_some()
     }
 
-    /// Reads again what a mount hides or shows, of which no file system tells.
+    /// Reads again the directories in which a mount hides or reveals files. File systems do not
+    /// report mounts.
     ///
     /// # Errors
-    /// [`Error::Moved`] where the tree is not at its path any more.
+    /// [`Error::Moved`] if the tree is no longer at its path.
     fn check_mounts(&mut self) -> Result<(), Error> {
         let shadow = &mut self.pipeline.shadow;
         if let Some(changed) = self.mounts.changes(shadow.source.root())? {
-            // What came and went since says nothing, but for what it has hidden.
+            // A mount that came and went in between leaves no trace but the names it has hidden.
             let mut above: BTreeSet<File> = shadow.source.hidden().collect();
             let places = changed.iter().filter_map(|at| at.parent());
             above.extend(places.filter_map(|above| shadow.at(above)));
@@ -444,8 +454,8 @@ impl Capture {
         self.mounts.check_root_if_due(root)
     }
 
-    /// Derives what follows from the events that are there, and says it: not for ever, where they come
-    /// faster than they are written down.
+    /// Derives changes from the queued events and records them. The number of rounds is bounded,
+    /// because events may arrive faster than they are written to the log.
     fn follow(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         for _ in 0..PORTIONS {
             let more = self.pipeline.drain()?;
@@ -462,7 +472,7 @@ impl Capture {
         self.pipeline.pass_on(listener)
     }
 
-    /// Derives what follows from events that are due.
+    /// Derives changes from the events that are due.
     fn derive(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         while let Some(ends) = self.pipeline.derive_next()? {
             if ends {
@@ -472,21 +482,21 @@ impl Capture {
         Ok(())
     }
 
-    /// Nothing happens: what has happened is a state of the source.
+    /// Handles a quiet moment: the recorded changes are then a state of the source.
     fn rest(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         let counters = self.pipeline.queue.counters()?;
         if self.pipeline.shadow.said && self.pipeline.is_still(&counters)? {
             self.close(listener)?;
         }
-        // What they have done by now is told by nothing else.
+        // What the running calls have done so far is reported in no other way.
         if counters.operations > 0 && self.pipeline.epochs.passes_calls() {
             self.pipeline.queue.programs().pass_waiting()?;
         }
         Ok(())
     }
 
-    /// Ends an epoch, unless something is in doubt; of files that change all the time it waits only for a while. No
-    /// operation may be under way.
+    /// Ends an epoch, unless something is in doubt. It waits only for a limited time for files that
+    /// change all the time. No operation may be under way.
     fn close(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         self.check_mounts()?;
         let Some(stale) = self.pipeline.stale()? else {
@@ -503,7 +513,7 @@ impl Capture {
         Ok(())
     }
 
-    /// For how long a poll would do nothing that has to be done, if nobody syncs: until the next epoch is due.
+    /// How long a poll would have nothing to do if no program syncs: until the next epoch is due.
     fn pause(&self) -> Duration {
         let Pipeline { shadow, epochs, .. } = &self.pipeline;
         let certain = shadow.doubts.is_empty();
@@ -511,7 +521,7 @@ impl Capture {
         if epochs.has_barrier() || epochs.last() == 0 || !read {
             return INTERVAL;
         }
-        // Nor does any epoch end before all is certain, or it is overdue.
+        // No epoch ends before all doubts are settled, or it is overdue.
         if !certain {
             return self.readback.until_ripe(&self.pipeline).max(INTERVAL);
         }

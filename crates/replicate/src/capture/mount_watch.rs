@@ -1,4 +1,4 @@
-//! Watches where a tree lies: whether it is still there, and what is mounted within it.
+//! Watches the tree's path: whether the tree is still there, and what is mounted within it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File as Opened};
@@ -14,18 +14,18 @@ use nix::sys::stat::fstat;
 
 use super::{Error, mounts};
 
-/// How often the root is looked for.
+/// How often the root is checked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The path of the tree, and the mounts within it.
 #[derive(Debug)]
 pub(super) struct MountWatch {
     path: PathBuf,
-    /// When the root was looked for last.
+    /// When the root was last checked.
     checked: Instant,
-    /// The kernel's list: it says when it is another.
+    /// The kernel's list of mounts, which can be polled for changes.
     list: Opened,
-    /// What is mounted within the tree.
+    /// The mount points within the tree.
     mounted: BTreeSet<PathBuf>,
 }
 
@@ -40,7 +40,7 @@ impl MountWatch {
         })
     }
 
-    /// Which places it is that something is mounted on, in one number.
+    /// A hash of the mount points.
     pub(super) fn hash(&self) -> String {
         let mut hash = blake3::Hasher::new();
         for at in &self.mounted {
@@ -49,11 +49,11 @@ impl MountWatch {
         hash.finalize().to_hex().to_string()
     }
 
-    /// What is mounted within the tree now and was not, or the other way round: by their paths below it. None where
-    /// nothing was mounted or unmounted, here or elsewhere.
+    /// Mount points within the tree that were added or removed since the last call, by their paths
+    /// below it. `None` if no mount has changed anywhere.
     ///
     /// # Errors
-    /// [`Error::Moved`] where the tree is not at its path any more.
+    /// [`Error::Moved`] if the tree is no longer at its path.
     pub(super) fn changes(&mut self, root: &OwnedFd) -> Result<Option<Vec<PathBuf>>, Error> {
         let failed = || Error::io("what is mounted");
         if !self.is_another_list().map_err(failed())? {
@@ -63,10 +63,10 @@ impl MountWatch {
         self.differences().map(Some).map_err(failed())
     }
 
-    /// Looks for the root if the last time is long ago.
+    /// Checks the root if the last check is long ago.
     ///
     /// # Errors
-    /// [`Error::Moved`] where the tree is not at its path any more.
+    /// [`Error::Moved`] if the tree is no longer at its path.
     pub(super) fn check_root_if_due(&mut self, root: &OwnedFd) -> Result<(), Error> {
         if self.checked.elapsed() >= INTERVAL {
             self.checked = Instant::now();

@@ -1,4 +1,4 @@
-//! Where a tree is mounted, and what is mounted within it.
+//! Reads where a tree is mounted, and what is mounted within it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,15 +15,16 @@ struct Mount {
     id: u64,
     device: u64,
     at: PathBuf,
-    /// Of its file system.
+    /// The type of its file system.
     kind: Vec<u8>,
-    /// Those of the mount itself, as they are written.
+    /// The options of the mount itself, as they are written there.
     own: Vec<u8>,
-    /// Those of the file system, as they are written.
+    /// The options of the file system, as they are written there.
     options: Vec<u8>,
 }
 
-/// The device that the kernel knows an open directory's file system by, which `st_dev` is not everywhere.
+/// The device number that the kernel uses for an open directory's file system. `st_dev` may differ
+/// from it.
 pub(super) fn device(directory: impl AsFd) -> io::Result<Option<u64>> {
     Ok(mount(directory)?.map(|mount| mount.device))
 }
@@ -35,7 +36,7 @@ pub(super) fn has_option(directory: impl AsFd, wanted: &[&str]) -> io::Result<bo
     })
 }
 
-/// Whether an open directory's file system, a btrfs, was mounted with an option that has it compress what is written.
+/// Whether an open directory's btrfs was mounted with an option that makes it compress data.
 pub(crate) fn compresses(directory: impl AsFd) -> io::Result<bool> {
     any_option(directory, |option| option.starts_with(b"compress"))
 }
@@ -46,7 +47,7 @@ fn any_option(directory: impl AsFd, wanted: impl Fn(&[u8]) -> bool) -> io::Resul
     Ok(options.any(wanted))
 }
 
-/// Whether an open directory's mount shows other owners than its file system has.
+/// Whether an open directory's mount shows other owners than its file system stores.
 pub(super) fn maps_owners(directory: impl AsFd) -> io::Result<bool> {
     let maps = |mount: Mount| {
         mount
@@ -68,13 +69,13 @@ fn mount(directory: impl AsFd) -> io::Result<Option<Mount>> {
     Ok(mounts.into_iter().find(|mount| Some(mount.id) == id))
 }
 
-/// Where file systems of a kind are mounted.
+/// The mount points of file systems of a type.
 pub(super) fn of_kind(kind: &[u8]) -> io::Result<Vec<PathBuf>> {
     let mounts = read()?.into_iter().filter(|mount| mount.kind == kind);
     Ok(mounts.map(|mount| mount.at).collect())
 }
 
-/// What is mounted below a directory.
+/// The mount points below a directory.
 pub(super) fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let directory = directory.canonicalize()?;
     let places = read()?.into_iter().map(|mount| mount.at);
@@ -103,7 +104,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let _root = words.next()?;
     let at = PathBuf::from(OsString::from_vec(unescape(words.next()?)));
     let own = words.next()?.to_vec();
-    // Behind what there may be any number of: a dash, the kind and the source.
+    // After any number of optional fields come a dash, the type and the source.
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let kind = words.next()?.to_vec();
     let options = words.nth(1);
@@ -121,7 +122,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// Spaces and their like are three octal digits.
+/// Decodes spaces and similar characters, which are written as three octal digits.
 fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! How a tree is followed.
+//! The options of a capture.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -6,31 +6,32 @@ use std::path::PathBuf;
 use super::Pin;
 use crate::patterns::Patterns;
 
-/// How a tree is followed.
+/// The options of a capture.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Room for events that wait to be read: a power of two of pages, in bytes.
+    /// The size of the ring for events that wait to be read, in bytes: a power of two of pages.
     pub ring_bytes: u32,
-    /// Tell where files are written, not what, and read that when an epoch is to end.
+    /// Report where files are written, without the data, and read the data when an epoch is to end.
     pub journal: bool,
-    /// Where the file system tells nothing of stores through memory, files that are mapped are read
-    /// before each epoch, and each second. Such a file system is refused otherwise.
+    /// On a file system that does not report stores through memory, read mapped files before each
+    /// epoch and about every second. Without this option such a file system is rejected.
     pub look: bool,
-    /// Which names of the tree are followed.
+    /// Selects the names of the tree that are followed.
     pub patterns: Patterns,
-    /// Keep a journal of what is touched when this capture is gone, for the next one.
+    /// Keep a journal of changed files for the next capture after this one has ended.
     pub pin: Option<Pin>,
-    /// So many bytes of the tree are read in a second at most; none for as many as there are.
+    /// The most bytes of the tree that are read per second. `None` for no limit.
     pub rate_limit: Option<NonZeroU64>,
     pub hold_back: HoldBackOptions,
 }
 
-/// Where changes are kept of files that were not read as they were at one moment yet.
+/// Where changes are held back until their files have been read in a consistent state.
 #[derive(Clone, Debug)]
 pub struct HoldBackOptions {
-    /// So many bytes are kept in memory.
+    /// The limit in bytes for memory.
     pub memory: usize,
-    /// More are kept in files without a name in this folder. Without one, epochs wait for files of which there is more.
+    /// A folder for unnamed files with the content beyond that. Without a folder, epochs wait for
+    /// files that exceed the limit.
     pub folder: Option<PathBuf>,
 }
 

@@ -1,30 +1,32 @@
-//! Puts events in the order of their numbers, and tells which never came.
+//! Puts events in the order of their numbers, and detects missing ones.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::event::{Event, What};
 
-/// What files got is kept of so many bytes; beyond them only where it was, and they are read again. Events wait for
-/// as long as a tree is read, while its programs go on writing.
+/// The limit in bytes of the written content that waiting events keep. Beyond it only the offset
+/// and length are kept, and the range is read back. Events wait while a tree is read, and its
+/// programs continue to write.
 const MAX_RETAINED_BYTES: usize = 64 << 20;
 
-/// Events that wait for one before them.
+/// Events that wait for an earlier one.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// The number that is due, of those that have not come in their order.
+    /// The number that is due among the events that did not arrive in order.
     next: u64,
-    /// Came when they were due.
+    /// Events that arrived in order.
     due: VecDeque<Event>,
     waiting: BTreeMap<u64, Event>,
-    /// Numbers that were given up.
+    /// How many numbers were skipped.
     skipped: u64,
-    /// Some were since it was asked.
+    /// Numbers were skipped since the last query.
     gap: bool,
-    /// Bytes that files got, of events that have not been taken.
+    /// Bytes of written content in events that have not been taken.
     kept: usize,
 }
 
-/// An event after its number was given up: what came in between is known before it.
+/// An event that arrived after its number was skipped, so that later events may have been processed
+/// before it.
 #[derive(Debug)]
 pub(super) struct LateEvent(pub(super) Box<Event>);
 
@@ -65,7 +67,7 @@ impl Order {
         Ok(())
     }
 
-    /// The event that is due, if it has come and its number is below this one.
+    /// Returns the due event if it has arrived and its number is below `end`.
     pub(super) fn pop(&mut self, end: u64) -> Option<Event> {
         let first = self.due.front().map_or(self.next, |event| event.number);
         if first >= end {
@@ -82,8 +84,8 @@ impl Order {
         Some(event)
     }
 
-    /// Gives up the numbers before the first that waits, if as many events as are missing are known
-    /// to be lost. One of them may still come: as [`LateEvent`].
+    /// Skips the numbers before the first waiting event if as many events are known to be lost as
+    /// are missing. If one of them arrives after all, it becomes a [`LateEvent`].
     pub(super) fn skip(&mut self, lost: u64) {
         let (Some((first, _)), Some((last, _))) = (
             self.waiting.first_key_value(),
@@ -91,7 +93,8 @@ impl Order {
         ) else {
             return;
         };
-        // The first may be due already, and behind the number that `pop` stops at: nothing is missing before it.
+        // The first event may be due already, and only held by the limit of `pop`. Nothing is
+        // missing before it.
         if *first == self.next {
             return;
         }
@@ -103,12 +106,13 @@ impl Order {
         }
     }
 
-    /// Whether numbers were given up since this was asked last: those before them have all been taken.
+    /// Whether numbers were skipped since the last call. All events before them have been taken.
     pub(super) fn gap(&mut self) -> bool {
         std::mem::take(&mut self.gap)
     }
 
-    /// Whether every number before `end` has come or is known to be lost; if so, they are done with.
+    /// Whether every number below `end` has arrived or is known to be lost. If so, they are
+    /// finished with.
     pub(super) fn reached(&mut self, end: u64, lost: u64) -> bool {
         if let Some(event) = self.due.front() {
             return event.number >= end;
@@ -152,7 +156,7 @@ mod tests {
         order.push(event(2)).unwrap();
         order.skip(2);
         assert!(order.gap());
-        // Whoever reads a tree stops here: the event is due, and nothing before it is missing.
+        // A readback stops here: the event is due, and nothing before it is missing.
         assert_eq!(order.pop(2), None);
         order.skip(2);
         assert!(!order.gap());

@@ -1,4 +1,4 @@
-//! What is to be handed to the listener, in its order.
+//! The queue of entries for the listener.
 
 use std::io;
 
@@ -24,15 +24,15 @@ impl Output {
         self.0.extend(entries.into_iter().map(Piece::Entry));
     }
 
-    /// The content of a file as it was spilled.
+    /// Appends the spilled content of a file.
     pub(super) fn push_content(&mut self, file: File, spill: Spill) {
         self.0.push(Piece::Content(file, spill));
     }
 
-    /// Hands all of it on.
+    /// Hands on everything.
     ///
     /// # Errors
-    /// What was spilled cannot be read.
+    /// Spilled content cannot be read.
     pub(super) fn hand_on(&mut self, mut take: impl FnMut(Entry)) -> io::Result<()> {
         for piece in self.0.drain(..) {
             match piece {

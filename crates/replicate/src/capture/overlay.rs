@@ -1,5 +1,6 @@
-//! Files of an overlay, which opens none by a handle: each is held by a descriptor, so that it stays the
-//! same whatever becomes of its names. What the programs call it, they are asked.
+//! The files of an overlay, which cannot be opened by file handle. Each is kept open as a
+//! descriptor, so that it can be reached whatever happens to its names. The BPF programs are asked
+//! how they identify it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -18,12 +19,13 @@ use super::maps::Answers;
 use super::source::{Lookup, gone, patiently};
 use crate::record::{File, Name};
 
-/// Lengths of a call that does nothing, as the programs know them: what is a file, and that it is left.
+/// Lengths in a call that has no other effect, which the programs recognise: one asks for a file,
+/// one releases it.
 const ASK: u64 = 0x6c_6f77_726f_6164;
 const LEAVE: u64 = 0x6c_6f77_726f_6165;
-/// An answer may be pushed out by those that others get.
+/// An answer may be evicted by those to other processes.
 const ATTEMPTS: usize = 10;
-/// As many files as a process may be allowed to open.
+/// The kernel's limit of open files per process.
 const MAX_LAYERS: &str = "/proc/sys/fs/nr_open";
 
 /// The files of the tree.
@@ -31,11 +33,11 @@ const MAX_LAYERS: &str = "/proc/sys/fs/nr_open";
 pub(super) struct OverlayFiles {
     device: u64,
     mount: u64,
-    /// Once the programs are there.
+    /// Set once the programs are attached.
     answers: Option<Answers>,
     files: BTreeMap<File, OpenFile>,
-    /// By what the kernel calls them, which is the same for names of a lower file that is yet to be copied
-    /// up by each of them.
+    /// Files by the kernel's identifier. Several names of a lower file share it until each of them
+    /// is copied up.
     called: BTreeMap<u64, BTreeSet<File>>,
 }
 
@@ -43,31 +45,32 @@ pub(super) struct OverlayFiles {
 struct OpenFile {
     descriptor: OwnedFd,
     called: u64,
-    /// It is not to be copied up any more, and was not since the directories above were read.
+    /// The file will not be copied up any more, and was not since the directories above it were
+    /// read.
     settled: bool,
 }
 
-/// What the kernel has of a file.
+/// What the kernel knows of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     called: u64,
-    /// The kind of file system that the upper directory is on; zero where there is none.
+    /// The type of the upper directory's file system, or zero if there is none.
     pub(super) magic: u64,
-    /// Processes may store to it through memory.
+    /// Processes may store to the file through memory.
     pub(super) mapped: bool,
-    /// Its number in the upper directory; zero where it is only in a lower one.
+    /// The inode number in the upper directory, or zero if the file is only in a lower one.
     upper: u64,
 }
 
 impl Answer {
-    /// Whether it was made in the upper directory.
+    /// Whether the file was created in the upper directory.
     fn original(self) -> bool {
         self.upper == self.called
     }
 }
 
 impl OverlayFiles {
-    /// Those of the overlay of an open directory: as yet only that.
+    /// Opens the overlay of an open directory. At first it contains only that directory.
     pub(super) fn new(root: &OwnedFd) -> io::Result<(File, Self)> {
         allow_many();
         let status = status(root)?;
@@ -87,7 +90,7 @@ impl OverlayFiles {
         Ok((file, files))
     }
 
-    /// From now on the programs are asked; what they say of the root.
+    /// Starts asking the programs. Returns their answer about the root.
     pub(super) fn attach(&mut self, root: File, answers: Answers) -> io::Result<Answer> {
         self.answers = Some(answers);
         let pin = self.files.remove(&root).ok_or(io::ErrorKind::NotFound)?;
@@ -96,7 +99,7 @@ impl OverlayFiles {
         Ok(answer)
     }
 
-    /// Opens a file; none where it is not held.
+    /// Opens a file. `None` if it is not kept.
     pub(super) fn open(&self, file: File, flags: OFlag) -> io::Result<Option<OwnedFd>> {
         let Some(OpenFile { descriptor, .. }) = self.files.get(&file) else {
             return Ok(None);
@@ -113,7 +116,7 @@ impl OverlayFiles {
         }
     }
 
-    /// What a name in a directory is, which is held from now on.
+    /// Looks up a name in a directory, and keeps the file open from now on.
     pub(super) fn find(&mut self, within: &OwnedFd, name: &Name) -> io::Result<Lookup> {
         let Some((descriptor, status)) = open_entry(within, name)? else {
             return Ok(Lookup::Gone);
@@ -138,19 +141,20 @@ impl OverlayFiles {
         Ok(Lookup::File(file))
     }
 
-    /// Lets go of a file. Who has it mapped stores to it unseen, if it is still what it was held as.
+    /// Releases a file. If it is still the same file, stores through existing mappings are no
+    /// longer reported.
     pub(super) fn forget(&mut self, file: File) {
         let Some(pin) = self.remove(file) else {
             return;
         };
         if fstat(&pin.descriptor).is_ok_and(|stat| stat.st_ino == file.inode) {
-            // What is watched in vain is told in vain.
+            // If the release fails, the programs only report unnecessary events.
             let _told = self.ask(&pin.descriptor, LEAVE);
         }
     }
 
-    /// Writes what processes have stored to the file through memory, so that the next store is seen, unless nothing tells
-    /// of them; whether they may store more.
+    /// Writes back what processes have stored through memory, so that the next store is reported,
+    /// unless stores are never reported. Returns whether processes may store more.
     pub(super) fn clean(&self, opened: &OwnedFd, silent: bool) -> io::Result<bool> {
         let mapped = self.ask(opened, ASK)?.mapped;
         if mapped && !silent {
@@ -159,8 +163,8 @@ impl OverlayFiles {
         Ok(mapped)
     }
 
-    /// Which files the kernel's name is of: those that it was the name of when they were held, and the one that has
-    /// this number now.
+    /// The files that a kernel identifier stands for: those that had it when they were opened, and
+    /// the one that has this number now.
     pub(super) fn named(&self, called: u64) -> Vec<File> {
         let files = self.called.get(&called).into_iter().flatten();
         let mut files: BTreeSet<_> = files.copied().collect();
@@ -174,8 +178,8 @@ impl OverlayFiles {
         files.into_iter().collect()
     }
 
-    /// Whether the file may have been copied up since this was last asked. While the directory that it is
-    /// in gets the copy, it has another time than before and after.
+    /// Whether the file may have been copied up since the last call. During the copy, its directory
+    /// has a different time than before and after.
     pub(super) fn is_copied(&mut self, file: File, over: bool) -> io::Result<bool> {
         let Some(pin) = self.files.get(&file).filter(|pin| !pin.settled) else {
             return Ok(false);
@@ -234,7 +238,7 @@ impl OverlayFiles {
     }
 }
 
-/// A name, opened only to say what it is; none where there is no such.
+/// Opens a name with `O_PATH`, to find out what it is. `None` if there is no such name.
 pub(super) fn open_entry(within: &OwnedFd, name: &Name) -> io::Result<Option<(OwnedFd, Statx)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(within, name.as_bytes(), flags, Mode::empty()).map_err(io::Error::from);
@@ -250,7 +254,7 @@ fn status(opened: impl AsFd) -> io::Result<Statx> {
     Ok(statx(opened, "", AtFlags::EMPTY_PATH, wanted)?)
 }
 
-/// Overlays have no generations: what is held keeps its number.
+/// Overlays have no generations, but an open file keeps its number.
 fn file(status: &Statx) -> File {
     File {
         inode: status.stx_ino,
@@ -262,7 +266,7 @@ fn device(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor)
 }
 
-/// Lets the process have as many files open as it is let, since each file of the tree is one.
+/// Raises the limit of open files as far as possible, because each file of the tree is kept open.
 fn allow_many() {
     let most = std::fs::read_to_string(MAX_LAYERS);
     let most = most.ok().and_then(|most| most.trim().parse::<u64>().ok());
@@ -270,7 +274,7 @@ fn allow_many() {
         && setrlimit(Resource::RLIMIT_NOFILE, most, most).is_err()
         && let Ok((_, most)) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE)
     {
-        // What there is may do.
+        // The existing limit may be enough.
         let _left = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }

@@ -1,13 +1,13 @@
-//! How fast a tree is read: who needs its disk comes first.
+//! Limits the rate at which a tree is read, so that other users of its disk come first.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// So many bytes a second, and none of them in advance.
+/// A rate in bytes per second, without any burst.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate: Option<NonZeroU64>,
-    /// By when what was read would have come, at the rate.
+    /// When everything read so far would have arrived at this rate.
     due: Option<Instant>,
 }
 
@@ -16,12 +16,12 @@ impl Pace {
         Self { rate, due: None }
     }
 
-    /// Until when to wait after so many bytes that were read by `now`.
+    /// Until when to wait after this many bytes were read by `now`.
     pub(super) fn spend(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
         let rate = self.rate?;
         let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
         let took = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
-        // What was not read while there was nothing to read is not made up for.
+        // Idle time does not count as credit.
         let from = self.due.map_or(now, |due| due.max(now));
         self.due = from.checked_add(took);
         self.due
@@ -39,7 +39,7 @@ mod tests {
         let mut pace = Pace::new(NonZeroU64::new(1000));
         let begun = Instant::now();
         assert_eq!(pace.spend(10, begun), Some(begun + 10 * MS));
-        // At once: after those before.
+        // Without a pause in between: after the earlier bytes.
         assert_eq!(pace.spend(5, begun), Some(begun + 15 * MS));
         let later = begun + 500 * MS;
         assert_eq!(pace.spend(1, later), Some(later + MS));

@@ -1,5 +1,5 @@
-//! A journal that outlives its capture: the programs stay attached, and note which files they would have told
-//! of. Who takes up the log reads those instead of the whole tree.
+//! A journal that outlives its capture: the programs stay attached and note the files that they
+//! would have reported. The next capture reads those files instead of the whole tree.
 
 use std::fs;
 use std::io;
@@ -19,46 +19,47 @@ use super::program::{Programs, Scope};
 use super::source::Source;
 use crate::record::File;
 
-/// Where journals lie unless another place is named.
+/// The default folder of journals.
 pub const FOLDER: &str = "/sys/fs/bpf/lowroad";
-/// Folders of BPF file systems in which journals are looked for, at most: other programs have theirs there.
+/// The most folders of BPF file systems that are searched for journals. Other programs have their
+/// own there.
 const MAX_FOLDERS: usize = 10_000;
-/// Files that each of both maps has room for.
+/// The number of files in each of the two maps.
 pub(super) const FILES: u32 = 65_536;
-/// How often a map is emptied, at most.
+/// The shortest interval between two turns of the maps.
 const TURN: Duration = Duration::from_secs(1);
-/// The files of the maps.
+/// The file names of the maps.
 const EVEN: &str = "even_turns";
 const ODD: &str = "odd_turns";
 const COUNTERS: &str = "counters";
 const LABEL: &str = "label";
-/// Of what the programs note. It changes with them.
+/// The version of the journal's format.
 const FORMAT: u32 = 2;
-/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a number that no later mount gets.
+/// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: an identifier that is not reused by a later mount.
 const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// What a journal is for.
+/// The settings of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// In a BPF file system.
+    /// The folder in a BPF file system.
     pub folder: PathBuf,
-    /// The folder of the log, and the log's number.
+    /// The folder of the log, and the log's id.
     pub log: PathBuf,
     pub id: [u8; 16],
 }
 
-/// What a journal says of itself, for programs and for who finds it.
+/// The label of a journal, which identifies it for programs and people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Label {
     written_by: String,
     tree: String,
     log: String,
     of: Identity,
-    /// An epoch of the log: it has all that was not noted.
+    /// An epoch of the log that contains everything that is not noted.
     epoch: Option<u64>,
 }
 
-/// What has to be the same for a journal to say anything.
+/// The values that must be unchanged for a journal to be usable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     format: u32,
@@ -67,13 +68,14 @@ struct Identity {
     device: u64,
     inode: u64,
     generation: u32,
-    /// A file system that was mounted again may have changed meanwhile.
+    /// A file system that was unmounted and mounted again may have changed in between.
     mount: u64,
-    /// Where others were mounted within the tree, as that epoch has it: of what they hide or show nothing is noted.
+    /// The mount points within the tree at that epoch. Changes of what mounts hide or reveal are
+    /// not noted.
     mounts: String,
 }
 
-/// The journal of a capture that is at work.
+/// The journal of a running capture.
 #[derive(Debug)]
 pub(super) struct Journal {
     even: FileSet,
@@ -83,38 +85,38 @@ pub(super) struct Journal {
     label: Label,
     turns: u64,
     state: State,
-    /// The mounts of the last epoch, where the label does not name any since they changed.
+    /// The mount points of the last epoch. The label has none after they have changed.
     mounts: Mounts,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Mounts {
     Said,
-    /// No epoch has what they have come to hide or show.
+    /// No epoch contains the effects of the change yet.
     Changed,
-    /// An epoch has, with these.
+    /// An epoch contains them, with these mount points.
     Known(String),
 }
 
 #[derive(Debug)]
 enum State {
-    /// All that was told before this number is in the log.
+    /// Everything before this event number is in the log.
     Resting { until: Instant, number: u64 },
-    /// Programs that note in the map before may still run.
+    /// Programs that still note files in the previous map may be running.
     Turning(JoinHandle<io::Result<()>>),
-    /// What is in the map before was told before this number.
+    /// The events of the previous map are before this number.
     Until(u64),
-    /// An epoch has it.
+    /// An epoch contains them.
     Covered(u64),
-    /// The kernel does not say when its programs are through.
+    /// The kernel does not report when its programs have finished.
     Stuck,
 }
 
 impl Pin {
-    /// Whether journals can be kept there.
+    /// Checks that journals can be kept in the folder.
     ///
     /// # Errors
-    /// [`Error::Pin`] says what is missing.
+    /// [`Error::Pin`] names what is missing.
     pub(super) fn check(&self, source: &Source) -> Result<(), Error> {
         let failed = |cause: String| Error::Pin {
             folder: self.folder.clone(),
@@ -142,23 +144,23 @@ impl Pin {
         Ok(())
     }
 
-    /// Of this log's journal. A BPF file system has no dots in its names.
+    /// The path of this log's journal. Names in a BPF file system have no dots.
     fn place(&self, suffix: &str) -> PathBuf {
         self.folder.join(format!("{}{suffix}", name(&self.log)))
     }
 
-    /// Files that may not be as the log says up to its last epoch. None where no journal tells.
+    /// Files that may differ from the log's last epoch. `None` if there is no usable journal.
     pub(super) fn noted_files(&self, label: &Label, last: u64) -> Option<Vec<File>> {
         ["", "-new"]
             .iter()
             .find_map(|suffix| read(&self.place(suffix), label, last))
     }
 
-    /// Detaches what earlier captures to a log have left in any BPF file system, but in this folder; where there was
-    /// anything.
+    /// Detaches journals that earlier captures to a log have left in any BPF file system except in
+    /// this folder. Returns the folders that had any.
     ///
     /// # Errors
-    /// When it cannot be removed: the folder, and why.
+    /// The folder that cannot be removed, and the reason.
     pub fn remove_others(
         log: &Path,
         but: Option<&Path>,
@@ -167,12 +169,12 @@ impl Pin {
         let name = name(log);
         let names = ["", "-new"].map(|suffix| format!("{name}{suffix}"));
         let mut removed = Vec::new();
-        // Without a list of mounts nothing is known of journals.
+        // Journals cannot be found without the list of mounts.
         let mut left = mounts::of_kind(b"bpf").unwrap_or_default();
         let mut folders = 0;
         while let Some(folder) = left.pop().filter(|_| folders < MAX_FOLDERS) {
             folders += 1;
-            // One that is gone by now, or of somebody else, has none.
+            // A folder that is gone, or belongs to another user, has no journal.
             let Ok(entries) = fs::read_dir(&folder) else {
                 continue;
             };
@@ -192,10 +194,10 @@ impl Pin {
         Ok(removed)
     }
 
-    /// Detaches what an earlier capture has left; whether there was anything.
+    /// Detaches the journal of an earlier capture. Returns whether there was one.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// The journal cannot be removed.
     pub fn remove(&self) -> io::Result<bool> {
         let mut any = false;
         for suffix in ["", "-new"] {
@@ -204,8 +206,8 @@ impl Pin {
         Ok(any)
     }
 
-    /// Keeps the programs attached from now on. `left` are files that the log may be wrong about until its
-    /// next epoch.
+    /// Keeps the programs attached from now on. `left` has the files that the log may have wrong
+    /// until its next epoch.
     pub(super) fn keep(
         &self,
         programs: &mut Programs,
@@ -242,7 +244,7 @@ impl Pin {
         maps.even.pin(&new.join(EVEN)).map_err(pinned())?;
         maps.odd.pin(&new.join(ODD)).map_err(pinned())?;
         maps.counters.pin(&new.join(COUNTERS)).map_err(pinned())?;
-        // Without a label it says nothing.
+        // A journal without a label is not usable.
         maps.label.pin(&new.join(LABEL)).map_err(pinned())?;
         remove(&place).map_err(failed)?;
         fs::rename(&new, &place).map_err(failed)?;
@@ -276,7 +278,7 @@ impl Label {
         })
     }
 
-    /// From now on it holds for a log with this epoch.
+    /// The label for a log with this epoch.
     pub(super) fn since(self, epoch: u64) -> Self {
         Self {
             epoch: Some(epoch),
@@ -286,7 +288,7 @@ impl Label {
 }
 
 impl Journal {
-    /// Goes on with emptying the map of the turn before.
+    /// Continues to empty the previous map.
     pub(super) fn step(&mut self, programs: &Programs) -> Result<(), Error> {
         match &self.state {
             State::Resting { until, number }
@@ -312,15 +314,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Something else is mounted within the tree: until an epoch has that and is in the log, it says nothing.
+    /// Makes the journal unusable after a change of mounts within the tree, until an epoch that
+    /// contains the effects is in the log.
     pub(super) fn distrust(&mut self) -> Result<(), Error> {
         self.mounts = Mounts::Changed;
         self.label.of.mounts.clear();
         self.write()
     }
 
-    /// Ends the wait for an epoch with all events before a number, if `reached` says that this one has them.
-    /// No operation was under way when it ended.
+    /// Ends the wait for an epoch with all events before a number, if `reached` confirms that this
+    /// one has them. No operation was under way when the epoch ended.
     pub(super) fn epoch(&mut self, mounts: String, reached: impl FnOnce(u64) -> bool) {
         if self.mounts != Mounts::Said {
             self.mounts = Mounts::Known(mounts);
@@ -332,12 +335,12 @@ impl Journal {
         }
     }
 
-    /// The log has this epoch, its last, on its disk.
+    /// Notes that the log's last epoch is on the disk.
     pub(super) fn recorded(&mut self, epoch: u64) -> Result<(), Error> {
         if let Mounts::Known(mounts) = &self.mounts {
             self.label.of.mounts.clone_from(mounts);
             self.mounts = Mounts::Said;
-            // What is noted is more than what this epoch lacks.
+            // The journal has more files than this epoch lacks.
             self.label.epoch = self.label.epoch.map(|_| epoch);
             self.write()?;
         }
@@ -373,13 +376,13 @@ impl Journal {
     }
 }
 
-/// In place of a directory that has left the tree: what became of its files then, nobody has noted.
+/// Stands for a directory that has left the tree. What happened to its files then was not noted.
 const DEPARTURES: File = File {
     inode: 0,
     generation: 0,
 };
 
-/// What a journal has noted, if it is one of that log up to an epoch that the log has.
+/// The files in a journal, if it belongs to this log up to an epoch that the log has.
 fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
     let text = LabelMap::open(&place.join(LABEL))?.read()?;
     let label: Label = serde_json::from_slice(&text).ok()?;
@@ -389,7 +392,7 @@ fn read(place: &Path, wanted: &Label, last: u64) -> Option<Vec<File>> {
     if files.contains(&DEPARTURES) {
         return None;
     }
-    // Behind what was noted: what found no room then is counted by now.
+    // Read after the noted files, so that files that did not fit are counted by now.
     let Counters {
         forgotten,
         overlooked,
@@ -416,7 +419,7 @@ fn remove(place: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A log's journal is called so in whatever folder.
+/// The name of a log's journal, which does not depend on the folder.
 fn name(log: &Path) -> String {
     let log = log.canonicalize().unwrap_or_else(|_| log.to_owned());
     let hash = blake3::hash(log.as_os_str().as_bytes()).to_hex();

@@ -1,4 +1,5 @@
-//! The way of events: out of the ring into the tree as the log says it, and from there to the listener.
+//! The path of an event: from the ring into the tree as the log has it, and from there to the
+//! listener.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,10 +14,10 @@ use super::shadow::ShadowTree;
 use super::{Error, Listener, Progress};
 use crate::record::{Change, Entry, File, Name};
 
-/// Portions of events that are taken at once.
+/// The number of batches of events that are taken at once.
 pub(super) const PORTIONS: usize = 512;
 
-/// From the programs to the listener.
+/// Carries events from the BPF programs to the listener.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     pub(super) queue: EventQueue,
@@ -24,18 +25,19 @@ pub(super) struct Pipeline {
     groups: CallGroups,
     pub(super) epochs: Epochs,
     readback: ReadbackLoad,
-    /// Events from this number on wait until what was read before them is said.
+    /// Events with this number or a higher one wait until everything that was read before them is
+    /// recorded.
     end: u64,
-    /// Events before this number have been derived from.
+    /// Changes have been derived from all events below this number.
     derived: u64,
 }
 
-/// What a readback asks of the pipeline.
+/// The demands of a readback on the pipeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadbackLoad {
-    /// Files that are read.
+    /// The number of files that are being read.
     pub(super) files: usize,
-    /// Nobody derives from events until all is read: the ring has to be emptied meanwhile.
+    /// No changes are derived until everything is read, so the ring has to be emptied meanwhile.
     pub(super) defers_events: bool,
 }
 
@@ -52,7 +54,7 @@ impl Pipeline {
         }
     }
 
-    /// Has events from this number on wait; with none, no more.
+    /// Makes events from this number on wait. `None` lifts the limit.
     pub(super) fn stop_at(&mut self, end: Option<u64>) {
         self.end = end.unwrap_or(u64::MAX);
     }
@@ -78,7 +80,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes events out of the ring; whether there are more.
+    /// Takes events out of the ring. Returns whether there are more.
     pub(super) fn drain(&mut self) -> Result<bool, Error> {
         let mut late = Vec::new();
         let more = self.queue.drain(&mut late)?;
@@ -92,7 +94,8 @@ impl Pipeline {
         Ok(more)
     }
 
-    /// Derives what follows from the event that is due: whether an epoch may end with it. None where no event is due.
+    /// Derives changes from the event that is due. Returns whether an epoch may end after it, or
+    /// `None` if no event is due.
     pub(super) fn derive_next(&mut self) -> Result<Option<bool>, Error> {
         let Some(event) = self.queue.pop(self.end) else {
             return Ok(None);
@@ -108,7 +111,7 @@ impl Pipeline {
         Ok(Some(quiet && self.is_wanted()))
     }
 
-    /// Puts in doubt what lost events were about; how many are lost.
+    /// Puts in doubt the files that lost events were about. Returns the number of lost events.
     pub(super) fn account(&mut self) -> Result<u64, Error> {
         let losses = self.queue.losses()?;
         if losses.files.is_some() || losses.any_file {
@@ -131,7 +134,7 @@ impl Pipeline {
         Ok(losses.dropped)
     }
 
-    /// Gives up numbers of events that are lost; whether events behind them are due now.
+    /// Skips the numbers of lost events. Returns whether later events are now due.
     pub(super) fn skip_lost(&mut self, dropped: u64) -> bool {
         let skipped = self.queue.skip(dropped);
         if skipped {
@@ -140,7 +143,7 @@ impl Pipeline {
         skipped
     }
 
-    /// Whether all events before this number have been derived from, or are lost and accounted for.
+    /// Whether every event below this number has been processed, or is lost and accounted for.
     pub(super) fn reached(&mut self, number: u64) -> Result<bool, Error> {
         let reached = self.queue.reached(number)?;
         if reached {
@@ -152,17 +155,18 @@ impl Pipeline {
         Ok(reached)
     }
 
-    /// Whether what was said has waited for long enough.
+    /// Whether the recorded changes have waited long enough for an epoch.
     pub(super) fn is_due(&self) -> bool {
         self.shadow.said && self.epochs.is_due()
     }
 
-    /// Whether a moment without an operation is to be an epoch.
+    /// Whether a moment without an operation should become an epoch.
     pub(super) fn is_wanted(&self) -> bool {
         self.epochs.has_barrier() || self.is_due()
     }
 
-    /// The files that an epoch would have in an earlier state; none where there can be no epoch yet.
+    /// The files that an epoch would contain in an earlier state, or `None` if there can be no
+    /// epoch yet.
     pub(super) fn stale(&self) -> Result<Option<BTreeSet<File>>, Error> {
         if !self.queue.is_accounted()? {
             return Ok(None);
@@ -172,13 +176,15 @@ impl Pipeline {
         Ok(stale.filter(|stale| stale.is_empty() || patience.is_some()))
     }
 
-    /// Whether an epoch has all events before this number: one after this epoch, or any where nothing was said since.
+    /// Whether an epoch contains all events below this number: a later one than this, or the last
+    /// one if nothing was recorded since.
     pub(super) fn has_told(&mut self, number: u64, epoch: u64) -> Result<bool, Error> {
         let told = self.epochs.has_whole(epoch, number);
         Ok(told || (self.shadow.is_told() && self.reached(number)?))
     }
 
-    /// Whether nothing has happened since these counters, and all before has been derived from.
+    /// Whether nothing has happened since these counters were read, and all earlier events have
+    /// been processed.
     pub(super) fn is_still(&mut self, counters: &Counters) -> Result<bool, Error> {
         let received = self.queue.received();
         self.drain()?;
@@ -186,15 +192,16 @@ impl Pipeline {
         Ok(still && counters.operations == 0 && self.reached(counters.next)?)
     }
 
-    /// Ends an epoch with what was said, and an earlier state of these files; false where nothing was, or the tree is in
-    /// no state for it. No operation may be under way.
+    /// Ends an epoch with the recorded changes, and with an earlier state of these files. Returns
+    /// false if nothing was recorded, or if the tree is in no valid state for an epoch. No
+    /// operation may be under way.
     pub(super) fn end_epoch(&mut self, stale: &BTreeSet<File>) -> bool {
-        // What was synced later may be in files that the epoch has as they were before.
+        // A later sync may concern files that the epoch has in their state before it.
         let state = self.shadow.hold_back.state_of(stale);
         self.shadow.release();
         self.shadow.remove_nameless();
         if !self.shadow.said {
-            // The last epoch has it all: what is written down of it may be what was synced.
+            // The last epoch contains everything, so whatever was synced is in it already.
             self.epochs.answer_barrier(u64::MAX);
             return false;
         }
@@ -213,7 +220,7 @@ impl Pipeline {
             self.shadow.out.push(Entry::Barrier);
         }
         let whole = stale.is_empty();
-        // What is missing is to be in the next one.
+        // The next epoch has to contain what is missing in this one.
         self.shadow.said = !whole;
         self.shadow.out.extend(stale);
         self.shadow.out.push(entry);
@@ -228,10 +235,11 @@ impl Pipeline {
         true
     }
 
-    /// Hands on what was said, makes room in the ring, and asks whether to go on.
+    /// Hands on the recorded changes, makes room in the ring, and asks the listener whether to
+    /// continue.
     pub(super) fn pass_on(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         self.hand_over(listener)?;
-        // Nobody takes what is there until all is read.
+        // No events are processed until everything is read, so take as many as there are.
         let portions = match self.readback.defers_events {
             true => PORTIONS,
             false => 1,
@@ -247,7 +255,7 @@ impl Pipeline {
         }
     }
 
-    /// Hands on what was said.
+    /// Hands the recorded changes to the listener.
     pub(super) fn hand_over(&mut self, listener: &mut dyn Listener) -> Result<(), Error> {
         let Self { shadow, epochs, .. } = self;
         let handed = shadow.out.hand_on(|entry| {
@@ -263,7 +271,8 @@ impl Pipeline {
         handed.map_err(Error::io("what was held back on the disk"))
     }
 
-    /// What the programs take for outside of the tree is not told of, and about to be read.
+    /// Makes the programs report files that they take to be outside of the tree, and that are about
+    /// to be read.
     pub(super) fn reveal(&mut self, entries: &[(Name, File)]) -> Result<(), Error> {
         if self.shadow.source.has_outside() && !self.shadow.has_all(entries) {
             self.queue.programs_mut().reveal_files()?;

@@ -1,4 +1,4 @@
-//! Loads the programs for one tree, and reads what they count.
+//! Loads the BPF programs for one tree, and reads their counters.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,24 +24,25 @@ use super::skel::{CaptureSkelBuilder, OpenCaptureSkel};
 use super::{Error, Options, pin};
 use crate::record::File;
 
-/// Of the ring, in bytes: as much as stays in a CPU's cache until it is written to a log.
+/// How many bytes of the ring are taken at once. They stay in a CPU's cache until they are written
+/// to a log.
 const PORTION: u64 = 256 << 10;
 
-/// The section of programs that see that a system call ends.
+/// The section of the programs that see the end of a system call.
 const CALL_ENDS: &str = "tp_btf/sys_exit";
-/// The program that is asked who waits.
+/// The program that lists waiting calls.
 const WAITING: &str = "waiting";
 
-/// Room in the ring for so many bytes of each event until who reads it is woken: in half of it those fit that are
-/// as large as can be.
+/// The ring space in bytes per event before the reader is woken. Half of it holds the largest
+/// events.
 const OF_AN_EVENT: u32 = 64 << 10;
-/// Room for calls to read the ring, in bytes, as its map was made.
+/// The size in bytes of the ring that wakes the reader, as its map was created.
 const BELL: u32 = 64 << 10;
 
-/// Where it is that events of a tree are told from.
+/// The tree whose events are reported.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// As the kernel knows the file system.
+    /// The kernel's device number of the file system.
     pub(super) device: u64,
     pub(super) root: File,
     pub(super) format: Format,
@@ -52,14 +53,14 @@ pub(super) struct Scope {
 pub(super) struct Programs {
     ring: Ring,
     bell: Ring,
-    /// What is asked whether the bell rang.
+    /// A handle to check whether the reader was woken.
     bell_map: MapHandle,
     maps: Maps,
     periods: u64,
     found: u64,
-    /// Run when it is read.
+    /// A program that runs when the link is read.
     waiting: Link,
-    /// With the names of their programs.
+    /// The links with the names of their programs.
     links: Vec<(String, Link)>,
     functions: Functions,
 }
@@ -67,9 +68,9 @@ pub(super) struct Programs {
 impl Programs {
     pub(super) fn attach(scope: &Scope, options: &Options) -> Result<Self, Error> {
         let functions = match events::functions(scope.format)? {
-            // Pinned links of them have not been tried.
+            // Pinned links of function programs have not been tested.
             Ok(_) if options.pin.is_some() => Functions::default(),
-            // Its writes are told by their places alone.
+            // The journal option reports only the positions of writes.
             Ok(functions) if options.journal => functions.without_writes(),
             Ok(functions) => functions,
             Err(why) => {
@@ -101,7 +102,8 @@ impl Programs {
             Ring::new(handle(&skel.maps.bell)?, BELL).map_err(Error::io("mapping the bell"))?;
         let programs = skel.object().progs_mut();
         let mut programs: Vec<_> = programs.filter(|program| program.autoload()).collect();
-        // What begins before ends can be seen would never end.
+        // An operation whose end cannot be seen would stay open, so the programs for ends are
+        // attached first.
         programs.sort_by_key(|program| program.section() != CALL_ENDS);
         let mut links = Vec::new();
         let mut waiting = None;
@@ -128,7 +130,7 @@ impl Programs {
         })
     }
 
-    /// Hands on events that are there, [`PORTION`] of them at once; whether there are more.
+    /// Passes on queued events, [`PORTION`] bytes of them at once. Returns whether there are more.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Event)) -> Result<bool, Error> {
         let end = self.ring.position() + PORTION;
         while let Some(bytes) = self.ring.peek() {
@@ -141,13 +143,13 @@ impl Programs {
         Ok(false)
     }
 
-    /// Where programs are run that are at no event.
+    /// The functions that programs are attached to.
     pub(super) fn functions(&self) -> &Functions {
         &self.functions
     }
 
-    /// Returns when the ring is to be read, `also` is readable, or this long has passed; whether it is to be
-    /// read.
+    /// Returns when the ring has to be read, `also` is readable, or this long has passed. Returns
+    /// whether the ring has to be read.
     pub(super) fn wait(
         &mut self,
         at_most: Duration,
@@ -168,8 +170,8 @@ impl Programs {
         &self.maps
     }
 
-    /// Has the programs stay attached when this process ends, until their links in this folder of a BPF file
-    /// system are removed.
+    /// Keeps the programs attached after this process has ended, until their links in this folder
+    /// of a BPF file system are removed.
     pub(super) fn pin(&mut self, folder: &Path) -> Result<(), Error> {
         for (name, link) in &mut self.links {
             link.pin(folder.join(&*name))
@@ -178,7 +180,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Files of which an event was dropped since the last call.
+    /// Files for which an event was dropped since the last call.
     pub(super) fn take_lost(&self) -> Result<Vec<File>, Error> {
         let files = self.maps.lost.files();
         for file in &files {
@@ -188,19 +190,20 @@ impl Programs {
         Ok(files)
     }
 
-    /// From now on writes are told again that were told before.
+    /// Makes the programs report writes again that they have already reported.
     pub(super) fn next_period(&mut self) -> Result<(), Error> {
         self.periods += 1;
         maps::set(&self.maps.period, self.periods).map_err(Error::bpf("beginning a period"))
     }
 
-    /// From now on the programs ask again of each file whether it is in the tree.
+    /// Makes the programs check again for each file whether it is in the tree.
     pub(super) fn reveal_files(&mut self) -> Result<(), Error> {
         self.found += 1;
         maps::set(&self.maps.found, self.found).map_err(Error::bpf("telling that files were found"))
     }
 
-    /// Has operations told, as far as they are, whose calls are waiting for something: nobody waits for them any more.
+    /// Makes the programs report the operations of calls that are waiting for something, as far as
+    /// they are. The capture no longer waits for their ends.
     pub(super) fn pass_waiting(&self) -> Result<(), Error> {
         let mut asked = Iter::new(&self.waiting).map_err(Error::bpf("asking who waits"))?;
         io::copy(&mut asked, &mut io::sink())
@@ -208,7 +211,7 @@ impl Programs {
             .map_err(Error::io("asking who waits"))
     }
 
-    /// Bytes that wait in the ring.
+    /// The number of bytes that wait in the ring.
     pub(super) fn waiting(&self) -> u64 {
         self.ring.waiting()
     }
@@ -218,12 +221,12 @@ impl Programs {
     }
 }
 
-/// Until one of them is readable, or this long.
+/// Waits until one of them is readable, or this long.
 pub(super) fn wait<'fd>(
     descriptors: impl Iterator<Item = BorrowedFd<'fd>>,
     at_most: Duration,
 ) -> Result<(), Error> {
-    // Whole milliseconds, not cut off: what is waited for would not be due yet.
+    // Rounded up to whole milliseconds, because the awaited moment would otherwise not be reached.
     let timeout = PollTimeout::try_from(at_most + Duration::from_micros(999));
     let asked = descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
     let mut asked: Vec<_> = asked.collect();
@@ -240,12 +243,12 @@ fn configure(
     functions: &Functions,
 ) -> Result<(), Error> {
     let constants = open.maps.rodata_data.as_mut().ok_or(Error::Unknown)?;
-    // As the kernel keeps it: twelve bits and twenty.
+    // In the kernel's encoding: 12 bits for the major and 20 for the minor number.
     let device = (major(scope.device) << 20) | minor(scope.device);
     constants.root_device = u32::try_from(device).map_err(|_| Error::Unknown)?;
     constants.root_inode = scope.root.inode;
     let first = scope.format == Format::Ext4 && scope.format.is_first(scope.root);
-    // What the kernel calls the root of a tree on an overlay, nobody knows yet.
+    // The kernel's identifier of an overlay's root is not known yet.
     let overlay = matches!(scope.format, Format::Overlay { .. });
     constants.whole = first || overlay;
     constants.overlay = overlay;

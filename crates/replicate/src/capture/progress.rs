@@ -1,35 +1,36 @@
-//! How far a capture is.
+//! The progress of a capture.
 
 use std::time::Duration;
 
 use super::Rescan;
 
-/// How far the capture is.
+/// The progress of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Events that were seen.
+    /// Events that were received.
     pub events: u64,
-    /// Bytes of events that wait.
+    /// Bytes of events that wait in the ring.
     pub waiting: u64,
-    /// Events that found no room. What they said has been read instead, or will be.
+    /// Events that did not fit into the ring. The files concerned are read back instead.
     pub dropped: u64,
-    /// Files of which something is in doubt.
+    /// Files with a part in doubt.
     pub doubtful: usize,
-    /// Files that the last epoch has an earlier state of, because they changed all the time.
+    /// Files that the last epoch has in an earlier state, because they changed all the time.
     pub stale: usize,
-    /// The age of the oldest change that waits until its file has been read as it was at one moment.
+    /// The age of the oldest change that is held back until its file has been read in a consistent
+    /// state.
     pub held: Option<Duration>,
-    /// Bytes that were read from the source instead of seen.
+    /// Bytes that were read back from the source instead of captured at the write.
     pub read_back: u64,
-    /// Bytes of the distinct pages that had to be read for each epoch.
+    /// Bytes of the distinct pages that had to be read back, summed up over epochs.
     pub dirty: u64,
-    /// Files of all kinds that the log has.
+    /// Files of all kinds in the log.
     pub files: u64,
-    /// The last epoch; zero before the first.
+    /// The last epoch, or zero before the first.
     pub epoch: u64,
-    /// The last one that has what a program has synced or renamed: what an epoch since then has, the source may lose
-    /// with its power.
+    /// The last epoch that contains what a program has synced or renamed. The source may lose later
+    /// epochs in a power failure.
     pub synced: u64,
-    /// What was found of a log that was taken up.
+    /// The results of comparing the tree with a continued log.
     pub rescan: Option<Rescan>,
 }

@@ -1,4 +1,4 @@
-//! Takes events out of the ring, puts them in their order, and counts those that were lost.
+//! Takes events out of the ring, sorts them, and counts lost ones.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,12 @@ use super::order::{LateEvent, Order};
 use super::program::Programs;
 use crate::record::File;
 
-/// A write, and a change of an inode's times, may be seen at functions in place of events.
+/// Writes and changes of an inode's times may be reported by function hooks instead of tracepoint
+/// events.
 const WRITE: &str = HOOKS[0];
 const TIME: &str = HOOKS[7];
 
-/// To read the counters between two operations.
+/// Attempts to read the counters between two operations.
 const TRIES: u32 = 16;
 
 /// The events of the attached programs.
@@ -21,26 +22,26 @@ const TRIES: u32 = 16;
 pub(super) struct EventQueue {
     programs: Programs,
     order: Order,
-    /// Events that were taken out of the ring.
+    /// The number of events taken out of the ring.
     received: u64,
-    /// When one was last.
+    /// When the last event arrived.
     last_event: Instant,
-    /// Dropped events of which [`Self::losses`] has returned the files.
+    /// The number of dropped events whose files [`Self::losses`] has returned.
     dropped: u64,
-    /// The same of dropped events of which not even the file is known.
+    /// The same for dropped events whose file is unknown.
     forgotten: u64,
-    /// Where events came from: a bit for each hook.
+    /// The hooks that reported events, one bit for each.
     hooks: u16,
 }
 
-/// Events that were lost since they were asked for.
+/// Events that were lost since the last query.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// All dropped events until now.
+    /// The total number of dropped events so far.
     pub(super) dropped: u64,
-    /// The files of which events were dropped. None where no more were.
+    /// The files of the dropped events, or `None` if no more were dropped.
     pub(super) files: Option<Vec<File>>,
-    /// There are more of which not even the file is known.
+    /// Further events were dropped, and their files are unknown.
     pub(super) any_file: bool,
 }
 
@@ -69,17 +70,18 @@ impl EventQueue {
         self.received
     }
 
-    /// Dropped events, as [`Self::losses`] counted them last.
+    /// The number of dropped events at the last call of [`Self::losses`].
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// For how long no event came.
+    /// The time since the last event.
     pub(super) fn idle_for(&self) -> Duration {
         self.last_event.elapsed()
     }
 
-    /// Takes events out of the ring, and those that came too late out of the order; whether there are more in the ring.
+    /// Takes events out of the ring, and from the order those that arrived too late. Returns
+    /// whether the ring has more.
     pub(super) fn drain(&mut self, late: &mut Vec<Event>) -> Result<bool, Error> {
         let Self {
             programs,
@@ -100,14 +102,14 @@ impl EventQueue {
         Ok(more)
     }
 
-    /// The event that is due, if it has come and its number is below this one.
+    /// Returns the due event if it has arrived and its number is below `end`.
     pub(super) fn pop(&mut self, end: u64) -> Option<Event> {
         let event = self.order.pop(end)?;
         self.hooks |= event.hooks;
         Some(event)
     }
 
-    /// What was lost since the last call.
+    /// Returns the events lost since the last call.
     pub(super) fn losses(&mut self) -> Result<Losses, Error> {
         let counters = self.programs.counters()?;
         let dropped = std::mem::replace(&mut self.dropped, counters.dropped);
@@ -124,30 +126,31 @@ impl EventQueue {
         })
     }
 
-    /// Whether nothing was lost that [`Self::losses`] did not return.
+    /// Whether [`Self::losses`] has returned every lost event.
     pub(super) fn is_accounted(&self) -> Result<bool, Error> {
         let counters = self.programs.counters()?;
         Ok((counters.dropped, counters.forgotten) == (self.dropped, self.forgotten))
     }
 
-    /// Gives up the numbers before the first event that waits, if that many events are lost; whether it did.
+    /// Skips the numbers before the first waiting event if that many events are lost. Returns
+    /// whether it did.
     pub(super) fn skip(&mut self, dropped: u64) -> bool {
         self.order.skip(dropped);
         self.order.gap()
     }
 
-    /// Whether numbers were given up since this was asked last.
+    /// Whether numbers were skipped since the last call.
     pub(super) fn has_gap(&mut self) -> bool {
         self.order.gap()
     }
 
-    /// Whether every event before this number has been taken, or is lost and accounted for.
+    /// Whether every event below this number has been taken, or is lost and accounted for.
     pub(super) fn reached(&mut self, number: u64) -> Result<bool, Error> {
         let lost = self.programs.counters()?.dropped;
         Ok(lost == self.dropped && self.order.reached(number, lost))
     }
 
-    /// As [`Self::reached`], with the losses that are accounted for.
+    /// As [`Self::reached`], counting only losses that are accounted for.
     pub(super) fn covers(&mut self, number: u64) -> bool {
         self.order.reached(number, self.dropped)
     }
@@ -156,10 +159,12 @@ impl EventQueue {
         self.programs.counters()
     }
 
-    /// The number of the next event, read while no operation was under way; none where one was each time.
+    /// The number of the next event, read while no operation was under way. `None` if one was under
+    /// way at every attempt.
     pub(super) fn quiet(&self) -> Result<Option<u64>, Error> {
         for _ in 0..TRIES {
-            // What is counted is not read in one step: what did not change meanwhile was so at one time.
+            // The counters cannot be read in one step. If they are unchanged at a second look, they
+            // were valid together.
             let counters = self.counters()?;
             if counters.operations == 0 && self.counters()? == counters {
                 return Ok(Some(counters.next));
@@ -168,7 +173,7 @@ impl EventQueue {
         Ok(None)
     }
 
-    /// Where the kernel showed the events since the last call.
+    /// The kernel hooks that reported events since the last call.
     pub(super) fn take_hooks(&mut self) -> Vec<&'static str> {
         let seen = std::mem::take(&mut self.hooks);
         let functions = self.programs.functions();

@@ -1,5 +1,5 @@
-//! Decides when what is in doubt is read, and when that is done with: between two numbers of events, so that what
-//! was told before is said before, and what was told meanwhile after.
+//! Decides when the parts in doubt are read, and when that is complete. A readback lies between two
+//! event numbers: events before it are recorded before what was read, later ones after it.
 
 use std::time::{Duration, Instant};
 
@@ -9,48 +9,50 @@ use super::pipeline::{Pipeline, ReadbackLoad};
 use super::rescan::TreeScan;
 use super::{Error, Listener, Options};
 
-/// Who tells only where it was written is read from so often, while nothing is synced, and so often a file system
-/// is made to commit its journal that has data in it.
+/// The interval of readbacks for file systems that report only where a write was, while nothing is
+/// synced. A file system that has data in its journal is made to commit it at the same interval.
 const JOURNAL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// After a file has changed while it was read, the next reading begins so much later, and twice as late each time.
+/// The delay of the next readback after a file has changed while it was read. It doubles each time.
 const PAUSE: Duration = Duration::from_millis(5);
-/// But not later than this many times.
+/// The longest delay, as a multiple of [`PAUSE`].
 const MAX_PAUSE: u32 = 32;
-/// Readings follow each other so many times without a pause, while each has at most half as much to read.
+/// How many readbacks follow each other without a pause, while each has at most half as much to
+/// read.
 const ROUNDS: u32 = 16;
-/// Stores to mapped files that come while their pages are written back are followed so many times, until they are few.
+/// How many times stores to mapped files are followed while their pages are written back, until
+/// there are few.
 const PASSES: u32 = 8;
 const BATCH: usize = 2;
 
-/// The readback of what is in doubt.
+/// The readback of the parts in doubt.
 #[derive(Debug)]
 pub(super) struct Readback {
     phase: Phase,
     reader: FileReader,
-    /// Programs tell where files are written, not what.
+    /// The programs report where files are written, not the bytes.
     journal: bool,
-    /// The tree has not been compared yet with the log that is taken up.
+    /// The tree has still to be compared with the log that is continued.
     rescan: bool,
-    /// When the last one began, of those that are at an interval.
+    /// When the last readback at an interval began.
     last: Instant,
-    /// When the last one ended, and for how many pauses the next one waits.
+    /// When the last readback ended, and how many pauses the next one waits.
     ended: Instant,
     pauses: u32,
-    /// Readings that followed each other without a pause.
+    /// The number of readbacks that followed each other without a pause.
     rounds: u32,
 }
 
-/// How far what is in doubt has been read.
+/// The progress of a readback.
 #[derive(Debug)]
 enum Phase {
     Idle,
-    /// Stores from now on are seen; what was told until `after` comes before what is read.
+    /// Stores from now on are reported. Events below `after` precede what is read.
     Armed {
         after: u64,
         reading: Reading,
     },
-    /// Read; what was told until `after` may have been read as well.
+    /// The reading is done. Changes of events below `after` may have been read with it.
     Closing {
         after: u64,
         quiet: bool,
@@ -58,24 +60,26 @@ enum Phase {
     },
 }
 
-/// What is to be read.
+/// The parts to read.
 #[derive(Debug, Default)]
 struct Reading {
     doubts: Doubts,
-    /// Of those, stores since: a page may have been written back when it was told to be dirty, and not marked yet. They
-    /// stay in doubt, and a file is as it has been read only if they are the same before and after.
+    /// Stores to these parts since. A page may have been written back after it was reported dirty
+    /// and before it was marked dirty. Such parts stay in doubt, and a file is as it was read only
+    /// if they are the same before and after.
     late: Doubts,
     passes: u32,
 }
 
-/// What a call of [`Readback::advance`] has done.
+/// The outcome of [`Readback::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advance {
-    /// Nothing.
+    /// Nothing could be done.
     Waits,
-    /// More can be done once the events that are there have been derived from.
+    /// More can be done once the queued events have been processed.
     GoesOn,
-    /// What was read has been said, and nothing been derived since. Where no operation was under way, it may be an epoch.
+    /// What was read has been recorded, and no event has been processed since. If no operation was
+    /// under way (`quiet`), this can be an epoch.
     Ends { quiet: bool },
 }
 
@@ -93,7 +97,7 @@ impl Readback {
         }
     }
 
-    /// Has the whole tree compared with the log, with what is in doubt first.
+    /// Requests a comparison of the whole tree with the log, starting with the parts in doubt.
     pub(super) fn request_rescan(&mut self) {
         self.rescan = true;
     }
@@ -102,7 +106,7 @@ impl Readback {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// Goes on reading what is in doubt.
+    /// Continues to read the parts in doubt.
     pub(super) fn advance(
         &mut self,
         pipeline: &mut Pipeline,
@@ -145,7 +149,8 @@ impl Readback {
                     true => 0,
                     false => (self.pauses * 2).clamp(1, MAX_PAUSE),
                 };
-                // What is in doubt since is read by the next call: its writer may go on for ever.
+                // What has come to be in doubt since is left to the next call, because its writer
+                // may go on forever.
                 Ok(Advance::Ends { quiet })
             }
             waiting => {
@@ -155,8 +160,9 @@ impl Readback {
         }
     }
 
-    /// Whether what has changed during a reading is to be read at once: it is much less than was read, so that the next
-    /// reading takes less time, and less can change meanwhile. All of these read twice as much as the first at most.
+    /// Whether what changed during a readback is to be read at once. It must be much less than was
+    /// read, so that the next readback is shorter and less can change meanwhile. All of these
+    /// together read at most twice as much as the first.
     fn converges(&mut self, ranges: usize, pipeline: &Pipeline) -> bool {
         let since = count_ranges(&pipeline.shadow.doubts);
         let few = since > 0 && since <= ranges / 2 && self.rounds < ROUNDS;
@@ -165,14 +171,15 @@ impl Readback {
         converges
     }
 
-    /// Whether what is in doubt is to be read now: what is written again and again is read once.
+    /// Whether the parts in doubt are to be read now. The delay lets a part that is written
+    /// repeatedly be read once.
     pub(super) fn is_ripe(&self, pipeline: &Pipeline) -> bool {
         self.until_ripe(pipeline).is_zero()
     }
 
-    /// For how long what is in doubt may wait yet, if nothing is synced.
+    /// How long the parts in doubt may still wait if nothing is synced.
     pub(super) fn until_ripe(&self, pipeline: &Pipeline) -> Duration {
-        // Whatever else is in doubt, no epoch ends before names are known.
+        // No epoch ends before all names are known, whatever else is in doubt.
         let at_once = pipeline.shadow.waits_for_names() || self.rounds > 0;
         let pause = match at_once {
             true => Duration::ZERO,
@@ -189,7 +196,7 @@ impl Readback {
         self.journal || pipeline.shadow.source.journals_data()
     }
 
-    /// Has stores to what is in doubt seen from now on.
+    /// Arms the reporting of stores to the parts in doubt.
     fn arm(&mut self, pipeline: &mut Pipeline) -> Result<(), Error> {
         let doubts = std::mem::take(&mut pipeline.shadow.doubts);
         pipeline.shadow.begin_reading(&doubts);
@@ -197,8 +204,9 @@ impl Readback {
             self.last = Instant::now();
         }
         if doubts.values().any(|doubt| doubt.stores) {
-            // A page is told to be dirty before it is marked so, under a spinlock, and only then found by
-            // what makes it clean: not to be told of a store again, where a hypervisor has stopped that CPU.
+            // The kernel reports a page as dirty before it marks it so, under a spinlock. A
+            // cleaning in between finds the page clean, and the next store is not reported. The gap
+            // is long if a hypervisor has stopped that CPU.
             let _unknown = sys::sched::grace_period();
         }
         for (file, doubt) in &doubts {
@@ -217,7 +225,7 @@ impl Readback {
         Ok(())
     }
 
-    /// Events before `from` have been derived from.
+    /// Reads the parts in doubt. Events below `from` have been processed.
     fn read(
         &mut self,
         reading: Reading,
@@ -231,8 +239,8 @@ impl Readback {
             defers_events: true,
         };
         pipeline.set_readback(load);
-        // Nothing is derived until all has been read: what was told before, also of a file that is about to be
-        // found, is there to be read, and what is written from now on is told once more.
+        // No events are processed until everything is read. Earlier writes, also to files that are
+        // about to be found, are in what is read, and later ones are reported again.
         if self.journal {
             pipeline.queue.programs_mut().next_period()?;
         }
@@ -252,7 +260,7 @@ impl Readback {
         };
         load.defers_events = false;
         pipeline.set_readback(load);
-        // Nothing is derived from what comes behind until it has been said.
+        // No later event is processed until what was read is recorded.
         pipeline.stop_at(Some(after));
         self.phase = Phase::Closing {
             after,
@@ -268,7 +276,8 @@ fn count_ranges(doubts: &Doubts) -> usize {
 }
 
 impl Reading {
-    /// Takes up what has come to be in doubt since; how many ranges of pages that were stored to are among it.
+    /// Adds what has come to be in doubt since. Returns how many page ranges with stores are among
+    /// it.
     fn join(&mut self, pipeline: &mut Pipeline) -> Result<usize, Error> {
         let since = std::mem::take(&mut pipeline.shadow.doubts);
         pipeline.shadow.begin_reading(&since);

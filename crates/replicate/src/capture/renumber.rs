@@ -1,4 +1,4 @@
-//! Finds what the files of a log are called in a tree that was promoted: by their names, which are the same.
+//! Finds the identifiers of a log's files in a promoted tree, by their names, which are the same.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use super::source::Source;
 use crate::record::{Entry, File, Kind, Renumbering};
 use crate::tree::Tree;
 
-/// Of 24 bytes each: a record of them is smaller than the largest.
+/// The number of pairs per record, of 24 bytes each. Such a record is below the size limit.
 const EACH: usize = 256 << 10;
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 
-/// All files of the log's tree. Those that are not found get numbers that no file has: the comparison that follows
-/// says that they are gone, and whatever else is not the same.
+/// Renumbers all files of the log's tree. Files that are not found get unused identifiers: the
+/// comparison that follows records them as gone, together with all other differences.
 pub(super) fn find(tree: &Tree, source: &mut Source) -> Result<Renumbering, Error> {
     let mut all = Renumbering::default();
     let Some(root) = tree.root() else {
@@ -46,7 +46,7 @@ pub(super) fn find(tree: &Tree, source: &mut Source) -> Result<Renumbering, Erro
     Ok(all)
 }
 
-/// The records that say it.
+/// The records of the renumbering.
 pub(super) fn entries(all: Renumbering) -> Vec<Entry> {
     let parts = all.pairs(EACH);
     let count = parts.len();

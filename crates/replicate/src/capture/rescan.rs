@@ -1,4 +1,4 @@
-//! Compares the whole tree with the log that is taken up, and says what differs.
+//! Compares the whole tree with the log that is continued, and records the differences.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) struct TreeScan<'a> {
     listener: &'a mut dyn Listener,
     /// Files that were compared.
     seen: BTreeSet<File>,
-    /// Directories that are to be read.
+    /// Directories that have still to be read.
     unread: Vec<File>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> TreeScan<'a> {
             self.compare_names(directory, entries)?;
             self.pipeline.pass_on(self.listener)?;
         }
-        // No name in the tree leads to them: what happens to them is not told any more.
+        // No name in the tree leads to these files, so their changes are not reported any more.
         let files = self.pipeline.shadow.tree.files().map(|(file, _)| file);
         let left: Vec<_> = files.filter(|file| !self.seen.contains(file)).collect();
         for file in left {
@@ -75,7 +75,7 @@ impl<'a> TreeScan<'a> {
         Ok(())
     }
 
-    /// Says what of a file is not as the log has it. None where it is gone.
+    /// Records the differences of a file from the log. `None` if the file is gone.
     fn compare(&mut self, file: File) -> Result<Option<Kind>, Error> {
         let shadow = &mut self.pipeline.shadow;
         let Some(node) = shadow.tree.get(file) else {
@@ -92,11 +92,11 @@ impl<'a> TreeScan<'a> {
             return Ok(None);
         };
         if kind != known {
-            // The inode was used again while nobody watched, even with the same generation.
+            // The inode was reused while no capture was running, even with the same generation.
             shadow.replace(file);
             return self.adopt(file);
         }
-        // Stores from here on are seen, as those are to what is adopted.
+        // Stores from here on are reported, as for adopted files.
         if kind == Kind::Regular {
             shadow.clean_range(file, 0, u64::MAX)?;
         }

@@ -1,4 +1,4 @@
-//! The tree as the log says it: what is said of it next, and what of it is in doubt.
+//! The tree as the log has it, with the changes to record next and the parts that are in doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
@@ -24,38 +24,38 @@ use crate::tree::{Invalid, Tree};
 const SECURITY_LABELS: &[u8] = b"security.";
 const DEFAULT_ACCESS: &[u8] = b"system.posix_acl_default";
 
-/// The tree, and what is known of its files beside what was said.
+/// The tree, and what the capture knows of its files beyond the recorded state.
 #[derive(Debug)]
 pub(super) struct ShadowTree {
     pub(super) source: Source,
     pub(super) tree: Tree,
-    /// What is to be handed to the listener.
+    /// Entries to hand to the listener.
     pub(super) out: Output,
-    /// Something was said since this was reset.
+    /// Something was recorded since this flag was reset.
     pub(super) said: bool,
-    /// What is to be read.
+    /// The parts of files that have to be read back.
     pub(super) doubts: Doubts,
-    /// What of that is no state yet that a file had.
+    /// Recorded changes that do not yet add up to a state that the file had.
     pub(super) hold_back: HoldBack,
-    /// The number of the event that is derived from.
+    /// The number of the event that is being processed.
     pub(super) event: Option<u64>,
-    /// A directory without a name, of which all names have been read to find it.
+    /// A directory without a name. All directories have been read to find its name.
     pub(super) adrift: Option<File>,
-    /// With the log that is taken up, until its first epoch.
+    /// The comparison with the log that is continued, until the first epoch.
     pub(super) comparison: Comparison,
-    /// Bytes that were read from the source instead of seen.
+    /// The number of bytes that were read back from the source instead of captured at the write.
     pub(super) read_back: u64,
-    /// What had to be read.
+    /// The page ranges that had to be read.
     pub(super) dirty_pages: DirtyPages,
-    /// Files that change without a word.
+    /// Memory-mapped files whose stores are not reported.
     pub(super) mapped: MappedFiles,
-    /// Files that are made, and of which it is not known yet what they are.
+    /// Files that are being created, and whose kind is not known yet.
     pub(super) fresh: BTreeSet<File>,
-    /// Files that are held, and may have no name in the tree any more.
+    /// Files in the tree that may have lost their last name in it.
     nameless: BTreeSet<File>,
-    /// Files that are in the log, and may be outside of the tree.
+    /// Files that are in the log but may be outside of the tree.
     strayed: BTreeSet<File>,
-    /// How many names of a file with several are not in the tree.
+    /// For files with several links, how many of their names are outside of the tree.
     outside: BTreeMap<File, usize>,
     boundary: Boundary,
 }
@@ -83,13 +83,13 @@ impl ShadowTree {
         }
     }
 
-    /// These follow anything: a start, and what the log is to have after one.
+    /// Records an entry that is valid at any point: a start, or the patterns after one.
     pub(super) fn begin(&mut self, entry: Entry) {
         let _always = self.tree.enter(&entry);
         self.out.push(entry);
     }
 
-    /// Says which tree it is, where the log does not say so already.
+    /// Records the identity of the tree, unless the log has it already.
     pub(super) fn identify(&mut self) -> Result<(), Error> {
         let source = self.source.identity()?;
         if self.tree.source() != Some(&source) {
@@ -98,21 +98,22 @@ impl ShadowTree {
         Ok(())
     }
 
-    /// Says what the log is to have, where it does not say so already.
+    /// Records the patterns, unless the log has them already.
     pub(super) fn select(&mut self, patterns: &Patterns) {
         if self.tree.patterns() != patterns {
             self.begin(Entry::Patterns(patterns.clone()));
         }
     }
 
-    /// Takes up what the log has in doubt already, and nobody to settle it.
+    /// Adopts the doubts that the log contains and that no capture has settled.
     pub(super) fn take_doubts_of_log(&mut self) {
         for (file, part) in self.tree.in_doubt() {
             self.doubts.entry(file).or_default().add(&part);
         }
     }
 
-    /// Says something; what cannot follow is put in doubt.
+    /// Records a change. If it cannot follow the recorded state, the files concerned are put in
+    /// doubt.
     pub(super) fn say(&mut self, change: Change) {
         let entry = Entry::Change(change);
         match self.tree.enter(&entry) {
@@ -130,42 +131,44 @@ impl ShadowTree {
         }
     }
 
-    /// These are being read.
+    /// Notes that these parts are being read.
     pub(super) fn begin_reading(&mut self, doubts: &Doubts) {
         self.hold_back.begin_reading(doubts);
     }
 
-    /// What was read has been said. Hands on what is a state that a file had; false where some file changed while it was
-    /// read.
+    /// Settles these doubts, because what was read has been recorded. Hands on what adds up to a
+    /// state that a file had. Returns false if some file changed while it was read.
     pub(super) fn end_reading(&mut self, doubts: Doubts) -> bool {
         self.settle(doubts);
         self.hold_back.end_reading(&self.doubts, &mut self.out)
     }
 
-    /// Hands on what is kept of files that are known as they are now. No operation may be under way.
+    /// Hands on the entries held back for files whose current state is known. No operation may be
+    /// under way.
     pub(super) fn release(&mut self) {
         self.hold_back.release(&self.doubts, &mut self.out);
     }
 
-    /// Files that an epoch would have in an earlier state; none where it has to wait: for names, and for files that have
-    /// not been read so many times in vain, of which most will rest soon.
+    /// The files that an epoch would contain in an earlier state. `None` if the epoch has to wait:
+    /// for names, or for files that have been reread fewer than `times` times. Most of those will
+    /// stop changing soon.
     pub(super) fn stale(&self, times: u32) -> Option<BTreeSet<File>> {
         let stale = self.hold_back.stale(&self.doubts, times)?;
         let known = stale.iter().all(|file| self.tree.get(*file).is_some());
         known.then_some(stale)
     }
 
-    /// Whether names of some directory are in doubt.
+    /// Whether the names of some directory are in doubt.
     pub(super) fn waits_for_names(&self) -> bool {
         self.doubts.values().any(|doubt| doubt.names)
     }
 
-    /// Whether the last epoch has all that is known.
+    /// Whether the last epoch contains everything that is known.
     pub(super) fn is_told(&self) -> bool {
         !self.said && self.doubts.is_empty() && self.hold_back.is_empty()
     }
 
-    /// Says bytes that were read.
+    /// Records bytes that were read back.
     pub(super) fn say_read_back(&mut self, file: File, offset: u64, bytes: Vec<u8>) {
         self.read_back += bytes.len() as u64;
         self.say(Change::Data {
@@ -176,7 +179,7 @@ impl ShadowTree {
         });
     }
 
-    /// Says bytes that were read, but for blocks that the log is known to have so.
+    /// Records bytes that were read back, except blocks that the log is known to have already.
     pub(super) fn say_differences(
         &mut self,
         file: File,
@@ -195,7 +198,7 @@ impl ShadowTree {
         Ok(())
     }
 
-    /// Says a hole that was found, unless the log is known to have it.
+    /// Records a hole that was found, unless the log is known to have it.
     pub(super) fn say_hole(&mut self, file: File, offset: u64, length: u64) {
         if !self.comparison.has_hole(file, offset, length) {
             self.say(Change::Hole {
@@ -212,7 +215,7 @@ impl ShadowTree {
         }
     }
 
-    /// Reads again what the tree cannot be right about.
+    /// Reads again the part of the tree that must be wrong.
     pub(super) fn distrust(&mut self, invalid: &Invalid) {
         match *invalid {
             Invalid::Again { file }
@@ -250,7 +253,7 @@ impl ShadowTree {
         }
     }
 
-    /// Puts a range in doubt of which another write will be told by itself.
+    /// Puts a range in doubt whose next write will be reported by itself.
     pub(super) fn raise_write_doubt(&mut self, file: File, offset: u64, length: u64) {
         let part = Part::Range { offset, length };
         self.disturb(file, &part);
@@ -260,14 +263,14 @@ impl ShadowTree {
         }
     }
 
-    /// What was read of the file may be no state that it had.
+    /// Notes that what was read of the file may not be a state that it had.
     fn disturb(&mut self, file: File, part: &Part) {
         if *part != Part::Names {
             self.hold_back.disturb(file, self.event);
         }
     }
 
-    /// Puts whole pages in doubt: a store to a mapped file may be anywhere in one.
+    /// Puts whole pages in doubt, because a store to a mapped file may be anywhere in its page.
     pub(super) fn raise_page_doubt(&mut self, file: File, offset: u64, length: u64) {
         let start = offset & !0xfff;
         let end = offset.saturating_add(length);
@@ -282,13 +285,13 @@ impl ShadowTree {
         );
     }
 
-    /// Nothing of the file is known any more, nor of the directories that it was in.
+    /// Puts the whole file in doubt, and the directories that contain it.
     pub(super) fn raise_file_doubts(&mut self, file: File) {
         let (kind, names) = match self.tree.get(file) {
             Some(node) => (Some(node.kind.clone()), node.names.clone()),
             None => (None, BTreeSet::new()),
         };
-        // One that is not known yet may turn out to be either.
+        // A file that is not known yet may be a directory or a regular file.
         if kind.as_ref().is_none_or(|kind| *kind == Kind::Directory) {
             self.raise_doubt(file, Part::Names);
         }
@@ -301,14 +304,14 @@ impl ShadowTree {
         }
     }
 
-    /// Until it is settled there is no epoch.
+    /// Puts the root in doubt. There is no epoch until it has been read.
     pub(super) fn raise_root_doubts(&mut self) {
         let root = self.source.name();
         self.raise_doubt(root, Part::Names);
         self.raise_doubt(root, Part::Attributes);
     }
 
-    /// A file has a name that nobody knows.
+    /// Puts the names of all directories in doubt, because a file has an unknown name.
     pub(super) fn raise_tree_doubts(&mut self) {
         let all = self.tree.files();
         let directories: Vec<_> = all
@@ -320,7 +323,8 @@ impl ShadowTree {
         }
     }
 
-    /// Which names the file has is to be read: where it had one, and in the directory where it may have.
+    /// Puts the names of a file in doubt: the directories where it had one, and the directory where
+    /// it may have one now.
     pub(super) fn raise_name_doubts(&mut self, file: File, known: Option<File>) {
         let directories: BTreeSet<_> = self
             .names_of(file)
@@ -334,7 +338,7 @@ impl ShadowTree {
         }
     }
 
-    /// That the last user of a file has left it may have been lost.
+    /// Puts files without a name in doubt: the event that their last user closed them may be lost.
     pub(super) fn raise_nameless_doubts(&mut self) {
         let root = self.tree.root();
         let files = self.tree.files();
@@ -348,20 +352,20 @@ impl ShadowTree {
         }
     }
 
-    /// What a file that is made may have of its directory.
+    /// Puts in doubt what a new file may inherit from its directory.
     pub(super) fn raise_inherited_doubt(&mut self, file: File, directory: File) {
         let parent = self.tree.get(directory);
         let passed_on = |name: &[u8]| name == DEFAULT_ACCESS || name.starts_with(SECURITY_LABELS);
         let inherits =
             parent.is_some_and(|node| node.extended.iter().any(|(name, _)| passed_on(name)));
-        // What is being read of the directory may say so.
+        // The directory's own attributes, still being read, may include such an attribute.
         if inherits || self.tree.is_in_doubt(directory, &Part::Attributes) {
             self.raise_doubt(file, Part::Attributes);
         }
     }
 
-    /// Puts these parts of a file in doubt, and which names there are where it is. The path is below the root; a file
-    /// that was not said has no parts yet, and is all read.
+    /// Puts these parts of a file, and the names in its directory, in doubt. The path is relative
+    /// to the root. A file that is not in the log yet has no parts, and is read completely.
     pub(super) fn suspect(&mut self, path: &Path, parts: &[Part]) {
         let Some(mut file) = self.tree.root() else {
             return;
@@ -390,7 +394,7 @@ impl ShadowTree {
         }
     }
 
-    /// Says that what was in doubt has been read, but for what is in doubt since.
+    /// Records that what was in doubt has been read, except what has come to be in doubt since.
     pub(super) fn settle(&mut self, doubts: Doubts) {
         for (file, doubt) in doubts {
             let since = self.doubts.get_mut(&file);
@@ -400,10 +404,10 @@ impl ShadowTree {
         }
     }
 
-    /// Makes stores to what is in doubt ones that are seen.
+    /// Write-protects the pages in doubt, so that the next store to them is reported.
     pub(super) fn clean(&mut self, file: File, doubt: &DirtyParts) -> Result<(), Error> {
         if doubt.stores && self.is(file, &Kind::Regular) {
-            // What is held is cleaned as a whole.
+            // An overlay keeps its files open, and each of them is cleaned as a whole.
             let most = if self.source.is_overlay() {
                 1
             } else {
@@ -416,7 +420,7 @@ impl ShadowTree {
         Ok(())
     }
 
-    /// As [`Self::clean`], of a file whatever is in doubt.
+    /// As [`Self::clean`], for a range of a file, whether or not it is in doubt.
     pub(super) fn clean_range(&mut self, file: File, start: u64, length: u64) -> Result<(), Error> {
         let mapped = self.source.clean(file, start, length)?;
         match mapped.filter(|_| self.source.format().silent()) {
@@ -436,7 +440,7 @@ impl ShadowTree {
         node.map(|node| node.names.clone()).unwrap_or_default()
     }
 
-    /// What the log has at a path below the root.
+    /// The file at a path below the root, as the log has it.
     pub(super) fn at(&self, path: &Path) -> Option<File> {
         let tree = &self.tree;
         path.iter().try_fold(tree.root()?, |directory, name| {
@@ -444,13 +448,13 @@ impl ShadowTree {
         })
     }
 
-    /// Whether all files that were found are known to be in the tree.
+    /// Whether all of these files are known to be in the tree.
     pub(super) fn has_all(&self, entries: &[(Name, File)]) -> bool {
         let known = |file: &File| self.tree.get(*file).is_some() && !self.strayed.contains(file);
         entries.iter().all(|(_, file)| known(file))
     }
 
-    /// Whether more of a file's names are unknown than were: as many as are outside of the tree always are.
+    /// Whether more names of a file are unknown than before. Names outside of the tree always are.
     pub(super) fn lacks_more_names(&mut self, file: File, links: u32, known: usize) -> bool {
         let links = usize::try_from(links).unwrap_or(usize::MAX);
         let lacks = links.saturating_sub(known);
@@ -465,23 +469,24 @@ impl ShadowTree {
         &self.boundary
     }
 
-    /// Whether a name in a directory of the tree belongs to it.
+    /// Whether a name in a directory of the tree belongs to the tree.
     pub(super) fn admits(&self, directory: File, name: &Name, is_directory: bool) -> bool {
         self.boundary
             .admits(&self.tree, directory, name, is_directory)
     }
 
-    /// A directory that no path leads to, where that matters.
+    /// Whether this is a directory that no path leads to, if patterns make that matter.
     pub(super) fn is_nowhere(&self, file: File) -> bool {
         !self.boundary.is_open()
             && self.is(file, &Kind::Directory)
             && self.tree.path(file).is_none()
     }
 
-    /// The names in a directory that belong to the tree; none where it is gone.
+    /// The names in a directory that belong to the tree. `None` if the directory is gone.
     pub(super) fn list(&mut self, directory: File) -> Result<Option<Vec<(Name, File)>>, Error> {
         let Some(filter) = self.boundary.of_directory(&self.tree, directory) else {
-            // What in it belongs, nobody can say: where it has a name, it will be found.
+            // Without a path the patterns cannot be applied. The directory is read again once it
+            // has a name.
             self.remove_below(directory);
             return Ok(None);
         };
@@ -526,7 +531,7 @@ impl ShadowTree {
         }
     }
 
-    /// Takes away names that a directory does not have any more.
+    /// Removes the names that a directory no longer has.
     pub(super) fn unlink_missing(&mut self, directory: File, names: &BTreeSet<Name>) {
         let missing: Vec<_> = self
             .tree
@@ -539,7 +544,8 @@ impl ShadowTree {
         }
     }
 
-    /// Whether what is in a directory may belong where it did not, once it has its next name.
+    /// Whether the contents of a directory may become part of the tree with the directory's next
+    /// name.
     fn is_moved_by_link(&mut self, file: File) -> bool {
         if self.boundary.is_open() || !self.is(file, &Kind::Directory) {
             return false;
@@ -548,7 +554,7 @@ impl ShadowTree {
         self.boundary.is_moved_by_link(file, has_name)
     }
 
-    /// All directories from this one down are read again.
+    /// Reads all directories from this one down again.
     fn reconsider(&mut self, directory: File) {
         let mut below = vec![directory];
         while let Some(directory) = below.pop() {
@@ -558,8 +564,8 @@ impl ShadowTree {
         }
     }
 
-    /// Where a directory comes to lie in what was below it, that has been moved out before, as will
-    /// be told.
+    /// Breaks the cycle that arises when a directory is moved into its own former subdirectory. The
+    /// subdirectory was moved out before, and the event of that is still to come.
     fn break_cycle(&mut self, directory: File, file: File) {
         let mut at = directory;
         while at != file {
@@ -582,7 +588,8 @@ impl ShadowTree {
         }
     }
 
-    /// Without a name the file may be outside of the tree, where nobody tells what becomes of it.
+    /// Notes a file without a name. It may be outside of the tree, where no event reports its
+    /// changes.
     pub(super) fn note_stray(&mut self, file: File) {
         if self.source.has_outside() && self.names_of(file).is_empty() {
             self.strayed.insert(file);
@@ -590,14 +597,15 @@ impl ShadowTree {
         }
     }
 
-    /// What has come back from outside is as unknown as what was never in the tree.
+    /// Notes a file that has come back from outside. It is as unknown as a file that was never in
+    /// the tree.
     pub(super) fn note_return(&mut self, file: File) {
         if self.strayed.remove(&file) && self.names_of(file).is_empty() {
             self.remove_below(file);
         }
     }
 
-    /// A directory is outside of the tree now, and with it what has no other name.
+    /// Removes a directory that is now outside of the tree, with everything that has no other name.
     pub(super) fn remove_below(&mut self, directory: File) {
         let mut left = vec![directory];
         while let Some(file) = left.pop() {
@@ -611,13 +619,13 @@ impl ShadowTree {
         }
     }
 
-    /// It is not there any more, and nothing is in it.
+    /// Removes a file that no longer exists, and that has no entries.
     pub(super) fn remove(&mut self, file: File) {
         self.source.forget(file);
         self.replace(file);
     }
 
-    /// What is there is another with the same number.
+    /// Removes a file whose inode number now belongs to another file.
     pub(super) fn replace(&mut self, file: File) {
         self.fresh.remove(&file);
         self.strayed.remove(&file);
@@ -635,8 +643,9 @@ impl ShadowTree {
         self.say(Change::Gone { file });
     }
 
-    /// Lets go of what has no name in the tree: nobody tells when its last user leaves it, or what becomes of it outside.
-    /// Where it gets a name again, that directory is read. Nothing may be in doubt.
+    /// Removes files without a name in the tree, because no event reports when their last user
+    /// closes them or what becomes of them outside. If such a file gets a name again, its directory
+    /// is read. Nothing may be in doubt.
     pub(super) fn remove_nameless(&mut self) {
         while let Some(file) = self.nameless.pop_first() {
             if self.names_of(file).is_empty() && Some(file) != self.tree.root() {
@@ -645,7 +654,8 @@ impl ShadowTree {
         }
     }
 
-    /// It is gone, or called otherwise by now: ext4 can give a file another generation, without an event for its names.
+    /// Handles a file that is gone, or has another identifier: ext4 can give a file a new
+    /// generation without an event for its names.
     pub(super) fn vanish(&mut self, file: File) -> Result<(), Error> {
         if self.source.format().exact() {
             for (directory, name) in self.names_of(file) {
@@ -658,8 +668,8 @@ impl ShadowTree {
         Ok(())
     }
 
-    /// Whether the file is what it was. One of a lower directory becomes another when it is copied up, if
-    /// it had several names: each is a file of its own then.
+    /// Whether the file still is what it was. A lower file of an overlay that has several names
+    /// becomes another file when it is copied up, because each name then is a file of its own.
     pub(super) fn recognise(&mut self, file: File, stat: &FileStat) -> Result<bool, Error> {
         if !self.source.is_overlay() || Some(file) == self.tree.root() {
             return Ok(true);
@@ -683,8 +693,9 @@ impl ShadowTree {
         Ok(true)
     }
 
-    /// Says the attributes that were read. Names that `listings` lack will be taken away. The size before, where it has
-    /// grown: what was written behind that is to be read with it, because appends are told by the size that is known.
+    /// Records attributes that were read. Extended attributes missing in `listings` will be
+    /// removed. Returns the previous size if the file has grown. The bytes beyond it have to be
+    /// read as well, because events describe appends relative to the known size.
     pub(super) fn update_attributes(
         &mut self,
         file: File,

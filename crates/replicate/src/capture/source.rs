@@ -1,4 +1,4 @@
-//! Reads files of the source by what the file system calls them, whatever their names are by now.
+//! Reads files of the source by file handle, independent of their current names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -27,49 +27,51 @@ use super::xattr;
 use super::{Error, Options, mounts};
 use crate::record::{self, Attributes, File, Kind, Name, Xattr};
 
-/// To open a file that is said to be busy.
+/// How many times the opening of a busy file is tried.
 const ATTEMPTS: u32 = 1000;
-/// So that attempts take as long as the kernel gives the holder of a lease, which is 45 s.
+/// The delay between attempts. Together they last as long as the kernel gives the holder of a
+/// lease, which is 45 s.
 const LEASE: Duration = Duration::from_millis(50);
 const TYPE: u32 = 0o170_000;
 /// The smallest block that can be a hole, in bytes.
 const BLOCK: usize = 4096;
-/// Ranges up to this size are read to see whether they have a hole.
+/// Ranges up to this size, in bytes, are read to find out whether they contain a hole.
 const MAX_PROBED: u64 = 256 << 10;
-/// No file is called so.
+/// An identifier that no file has.
 const STRANGER: File = File {
     inode: u64::MAX,
     generation: u32::MAX,
 };
 
-/// The file system that the tree is on.
+/// Access to the file system that contains the tree.
 #[derive(Debug)]
 pub(super) struct Source {
     root: OwnedFd,
     name: File,
     path: PathBuf,
     format: Format,
-    /// It has data in its journal, too.
+    /// The file system writes data to its journal, too.
     journals_data: bool,
-    /// Of an overlay.
+    /// The files of an overlay, if the tree is on one.
     overlay: Option<OverlayFiles>,
-    /// Directories in which something is mounted on names that were left out for it, when they were listed last.
+    /// Directories with names that were left out at the last listing because something is mounted
+    /// on them.
     hidden: BTreeSet<File>,
-    /// Names of subvolumes that were left out, and those of them that nobody was told of yet.
+    /// Names of subvolumes that were left out, and those that have not been reported yet.
     subvolumes: BTreeSet<(File, Name)>,
     untold: Vec<(File, Name)>,
 }
 
-/// What a name in a directory is.
+/// The result of looking up a name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     File(File),
-    /// What it is, something that is mounted on it hides.
+    /// Something mounted on the file hides it.
     Hidden,
     Gone,
 }
 
-/// A stretch of a file.
+/// A range of a file that is all data or all hole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stretch {
     Data { offset: u64, length: u64 },
@@ -77,7 +79,7 @@ pub(super) enum Stretch {
 }
 
 impl Source {
-    /// The tree below `path`.
+    /// Opens the tree below `path`.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |cause: io::Error| Error::Tree {
             path: path.to_owned(),
@@ -132,7 +134,7 @@ impl Source {
         })
     }
 
-    /// Learns what only the programs know: how an overlay tells of its files.
+    /// Learns from the programs how an overlay identifies its files in events.
     pub(super) fn attach(&mut self, programs: &Programs) -> Result<(), Error> {
         let Some(files) = &mut self.overlay else {
             return Ok(());
@@ -153,12 +155,12 @@ impl Source {
         &self.root
     }
 
-    /// What the file system calls the root.
+    /// The identifier of the root.
     pub(super) fn name(&self) -> File {
         self.name
     }
 
-    /// Which tree it is, beside the name of its root.
+    /// The identity of the tree, beside its root's inode.
     pub(super) fn identity(&self) -> Result<record::Source, Error> {
         let volume = self.format.volume(&self.root);
         let volume = volume.map_err(|cause| Error::Tree {
@@ -178,7 +180,7 @@ impl Source {
         self.format
     }
 
-    /// Whether it tells all that is to be told, as far as that is known by now.
+    /// Checks that the file system reports all changes, as far as is known before attaching.
     pub(super) fn check(&self, options: &Options) -> Result<(), Error> {
         if self.format.silent() && !options.look {
             let format = self.format.name();
@@ -187,22 +189,23 @@ impl Source {
         options.pin.as_ref().map_or(Ok(()), |pin| pin.check(self))
     }
 
-    /// Whether files may be outside of the tree, and come into it.
+    /// Whether the file system can have files outside of the tree that may enter it.
     pub(super) fn has_outside(&self) -> bool {
         self.overlay.is_none() && !self.format.is_first(self.name)
     }
 
-    /// Whether what is dirty is clean only once the file system has committed its journal.
+    /// Whether dirty pages become clean only when the file system commits its journal.
     pub(super) fn journals_data(&self) -> bool {
         self.journals_data
     }
 
-    /// Whether it holds the files that it names.
+    /// Whether the tree is on an overlay, whose files are kept open.
     pub(super) fn is_overlay(&self) -> bool {
         self.overlay.is_some()
     }
 
-    /// Whether an overlay may have copied the file up by now, with an operation that is over or not.
+    /// Whether an overlay may have copied the file up by now. `over` says that the operation has
+    /// ended.
     pub(super) fn is_copied(&mut self, file: File, over: bool) -> Result<bool, Error> {
         let copied = self
             .overlay
@@ -212,7 +215,7 @@ impl Source {
         Ok(copied.map_err(|cause| self.failed(file, cause))? == Some(true))
     }
 
-    /// Files by what the programs call one.
+    /// The files that an identifier in an event may stand for.
     pub(super) fn called(&self, file: File) -> Vec<File> {
         match &self.overlay {
             Some(files) => files.named(file.inode),
@@ -220,7 +223,7 @@ impl Source {
         }
     }
 
-    /// The events that one is of all files that it may be about.
+    /// Translates an event into one for each file that it may be about.
     pub(super) fn translate(&self, mut event: Event) -> Vec<Event> {
         if !self.is_overlay() {
             return vec![event];
@@ -243,7 +246,7 @@ impl Source {
         events.collect()
     }
 
-    /// That the file is no part of the tree any more.
+    /// Forgets a file that is no longer part of the tree.
     pub(super) fn forget(&mut self, file: File) {
         self.hidden.remove(&file);
         if let Some(files) = &mut self.overlay {
@@ -251,7 +254,7 @@ impl Source {
         }
     }
 
-    /// Opens a file without leaving a trace; none where it is gone.
+    /// Opens a file without updating its access time. `None` if it is gone.
     pub(super) fn file(&self, file: File, flags: OFlag) -> Result<Option<OwnedFd>, Error> {
         let flags = if flags.contains(OFlag::O_PATH) {
             flags | OFlag::O_NOFOLLOW
@@ -267,8 +270,8 @@ impl Source {
         patiently(|| handle.open(&self.root, flags)).map_err(|cause| self.failed(file, cause))
     }
 
-    /// Makes the next store to what is in the range one that is seen. Whether the file is mapped, where that
-    /// is told at once.
+    /// Makes the next store to the range one that is reported. Returns whether the file is mapped,
+    /// if that is known at once.
     pub(super) fn clean(
         &self,
         file: File,
@@ -288,14 +291,14 @@ impl Source {
         cleaned.map_err(|cause| self.failed(file, cause))
     }
 
-    /// Waits for who changes the file under its lock, by what takes that lock, too.
+    /// Waits for a writer that holds the file's lock, by an operation that takes the same lock.
     pub(super) fn wait(&self, file: File, kind: &Kind) -> Result<(), Error> {
         match kind {
             Kind::Regular => {
                 let Some(descriptor) = self.file(file, OFlag::O_RDONLY)? else {
                     return Ok(());
                 };
-                // xfs seeks without the lock, and others read without it.
+                // On xfs a seek does not take the lock, and on others a read does not.
                 holes::next_data(&descriptor, 0).map_err(|cause| self.failed(file, cause))?;
                 self.read(file, &descriptor, 0, 1)?;
             }
@@ -305,7 +308,7 @@ impl Source {
                     let failed = |errno: Errno| self.failed(file, errno.into());
                     let mut entries = Dir::from_fd(descriptor).map_err(failed)?;
                     match entries.iter().next().transpose() {
-                        // It was removed.
+                        // The directory was removed.
                         Ok(_) | Err(Errno::ENOENT) => {}
                         Err(errno) => return Err(failed(errno)),
                     }
@@ -328,7 +331,7 @@ impl Source {
         Ok(Some(stat))
     }
 
-    /// None where the file is gone, or nobody tells.
+    /// The extended attributes. `None` if the file is gone or they are unavailable.
     pub(super) fn extended(&self, file: File) -> Result<Option<Vec<Xattr>>, Error> {
         let Some(descriptor) = self.file(file, OFlag::O_PATH)? else {
             return Ok(None);
@@ -336,7 +339,7 @@ impl Source {
         xattr::read(&descriptor).map_err(|errno| self.failed(file, errno.into()))
     }
 
-    /// What the file is; none where it is gone.
+    /// The kind of the file. `None` if it is gone.
     pub(super) fn kind(&self, file: File, stat: &FileStat) -> Result<Option<Kind>, Error> {
         if stat.st_mode & TYPE != 0o120_000 {
             return Ok(kind_of(stat.st_mode, stat.st_rdev));
@@ -354,8 +357,8 @@ impl Source {
         }
     }
 
-    /// The names in a directory that belong to its file system, and are wanted; none where it is gone. Whether a
-    /// name is a directory's, who wants it may ask.
+    /// The names in a directory that are on its file system and wanted. `None` if the directory is
+    /// gone. `wanted` may ask whether a name is a directory.
     pub(super) fn list(
         &mut self,
         directory: File,
@@ -373,7 +376,7 @@ impl Source {
         for entry in entries.iter() {
             let entry = match entry {
                 Ok(entry) => entry,
-                // It was removed.
+                // The entry was removed.
                 Err(Errno::ENOENT) => return Ok(None),
                 Err(errno) => return Err(self.failed(directory, errno.into())),
             };
@@ -407,7 +410,8 @@ impl Source {
         Ok(Some(names))
     }
 
-    /// Subvolumes that were found since the last call: no part of the tree, and left out.
+    /// Returns subvolumes found since the last call. They are not part of the tree and were left
+    /// out.
     pub(super) fn take_subvolumes(&mut self) -> Vec<(File, Name)> {
         std::mem::take(&mut self.untold)
     }
@@ -429,7 +433,7 @@ impl Source {
         }
     }
 
-    /// Directories with names that were left out, because something is mounted on them.
+    /// Directories with names that were left out because something is mounted on them.
     pub(super) fn hidden(&self) -> impl Iterator<Item = File> {
         self.hidden.iter().copied()
     }
@@ -439,12 +443,12 @@ impl Source {
             return files.find(within, name);
         }
         match Handle::of(within, OsStr::from_bytes(name.as_bytes())) {
-            // Of what is mounted the inode numbers do not agree.
+            // The inode number of a mounted root differs from that of the directory entry.
             Ok(handle) => Ok(match self.format.file(&handle) {
                 Some(file) if file.inode == inode => Lookup::File(file),
                 _ => Lookup::Hidden,
             }),
-            // It is mounted, and has no handles.
+            // Something without file handles is mounted there.
             Err(cause) if cause.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => {
                 Ok(Lookup::Hidden)
             }
@@ -453,7 +457,7 @@ impl Source {
         }
     }
 
-    /// The number of what a name in a directory is; none where there is no such.
+    /// The inode number of a name in a directory. `None` if there is no such name.
     pub(super) fn inode_of(&self, directory: File, name: &Name) -> Result<Option<u64>, Error> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
         let Some(within) = self.file(directory, flags)? else {
@@ -464,7 +468,7 @@ impl Source {
         Ok(found.map(|(_, status)| status.stx_ino))
     }
 
-    /// Data and holes between two offsets, as far as the file reaches.
+    /// The data and holes between two offsets, up to the end of the file.
     pub(super) fn stretches(
         &self,
         file: File,
@@ -509,8 +513,9 @@ impl Source {
         Ok(stretches)
     }
 
-    /// Whether a range can have no hole, because no block of it is zeros, where that is known sooner than where the next
-    /// hole is: tmpfs looks at all pages up to that, of the whole file maybe.
+    /// Whether a range contains no hole, because none of its blocks is zero. Used where this is
+    /// faster than a search for the next hole: tmpfs visits all pages up to that, possibly of the
+    /// whole file.
     fn is_full(
         &self,
         file: File,
@@ -523,13 +528,13 @@ impl Source {
         let length = usize::try_from(end - start).unwrap_or(usize::MAX);
         let bytes = self.read(file, descriptor, start, length)?;
         let zeros = |block: &[u8]| block.iter().all(|byte| *byte == 0);
-        // The first block may begin anywhere.
+        // The range may begin within a block.
         let (first, blocks) = bytes.split_at(bytes.len().min(within_block(start)));
         let full = bytes.len() == length && (first.is_empty() || !zeros(first));
         Ok(full && !blocks.chunks(BLOCK).any(zeros))
     }
 
-    /// As many bytes at an offset as there are, `length` at most.
+    /// Reads up to `length` bytes at an offset.
     pub(super) fn read(
         &self,
         file: File,
@@ -565,13 +570,13 @@ impl Source {
     }
 }
 
-/// How many bytes there are from an offset up to the next block.
+/// The number of bytes from an offset to the next block.
 fn within_block(offset: u64) -> usize {
     let next = offset.next_multiple_of(BLOCK as u64);
     usize::try_from(next - offset).unwrap_or_default()
 }
 
-/// What a file of that mode is; none for a link, of which the target is to be read.
+/// The kind of a file with that mode. `None` for a symbolic link, whose target has to be read.
 pub(super) fn kind_of(mode: u32, device: u64) -> Option<Kind> {
     Some(match mode & TYPE {
         0o100_000 => Kind::Regular,
@@ -598,7 +603,7 @@ fn directory_at(within: &OwnedFd, name: &Name) -> Result<bool, Errno> {
     Ok(kind_of(stat.st_mode, 0) == Some(Kind::Directory))
 }
 
-/// Opens what may be busy; none where it is gone.
+/// Opens a file that may be busy. `None` if it is gone.
 pub(super) fn patiently(open: impl Fn() -> io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     let mut attempts = 1..ATTEMPTS;
     loop {
@@ -609,9 +614,9 @@ pub(super) fn patiently(open: impl Fn() -> io::Result<OwnedFd>) -> io::Result<Op
         };
         match cause.raw_os_error().map(Errno::from_raw) {
             _ if attempts.next().is_none() => return Err(cause),
-            // What the kernel says of a directory, too, that is just being removed.
+            // The kernel also returns this for a directory that is just being removed.
             Some(Errno::ENOMEM) => thread::yield_now(),
-            // Who has a lease of it is asked for it, and has a while to write what it keeps.
+            // The holder of a lease is asked to give it up, and has some time to write its data.
             Some(Errno::EAGAIN) => thread::sleep(LEASE),
             _ => return Err(cause),
         }

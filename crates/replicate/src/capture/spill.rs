@@ -1,5 +1,6 @@
-//! The content of a file that is held back and too large for memory: in a file without a name, at the same offsets, so that
-//! it takes no more of the disk than the file has, however often that is read.
+//! The content of a file that is held back and too large for memory. It is in an unnamed file at
+//! the same offsets, so that it takes no more disk space than the source file, however often that
+//! is read.
 
 use std::collections::BTreeMap;
 use std::fs::File as Opened;
@@ -11,28 +12,28 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::record::{Change, Edit, Entry, File, Origin};
 
-/// As much of it as one record says.
+/// How many bytes are in one record.
 const PIECE: usize = 256 << 10;
-/// Ranges that are known apart from each other, at most.
+/// The most disjoint ranges.
 const MAX_RANGES: usize = 1 << 20;
 
-/// Changes of a file's content since it was handed on last.
+/// Changes of a file's content since it was last handed on.
 #[derive(Debug)]
 pub(super) struct Spill {
     disk: Opened,
-    /// Where each range begins and ends, and whether it was written; what was not is a hole.
+    /// The start and end of each range, and whether it was written. Otherwise it is a hole.
     ranges: BTreeMap<u64, (u64, bool)>,
-    /// The last size that was said, and the least.
+    /// The last recorded size, and the smallest.
     sizes: Option<(u64, u64)>,
-    /// Of the ranges that were written.
+    /// The bytes of the ranges that were written.
     bytes: u64,
 }
 
 impl Spill {
-    /// In a folder, from which it is gone when it is dropped.
+    /// Creates the file in a folder. It is removed when this is dropped.
     ///
     /// # Errors
-    /// When there can be no such file.
+    /// The file cannot be created.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let disk = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?;
@@ -44,15 +45,16 @@ impl Spill {
         })
     }
 
-    /// Bytes that it has on the disk.
+    /// The number of bytes on the disk.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes a change of the content; false for any other.
+    /// Takes a change of the content. Returns false for any other change.
     ///
     /// # Errors
-    /// When the disk has no room, or there are too many ranges: what it has is whole without this change then.
+    /// The disk is full, or there are too many ranges. The spill is then complete without this
+    /// change.
     pub(super) fn take(&mut self, change: &Change) -> io::Result<bool> {
         let Some((_, edit)) = change.edit() else {
             return Ok(false);
@@ -81,20 +83,20 @@ impl Spill {
         Ok(true)
     }
 
-    /// Says all of it.
+    /// Hands on all of the content.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The content cannot be read.
     pub(super) fn hand_on(&self, file: File, take: &mut impl FnMut(Entry)) -> io::Result<()> {
         let mut say = |change| take(Entry::Change(change));
-        // First what was cut off: what was written there later comes behind.
+        // First the truncation, because data may have been written there later.
         let least = self.sizes.map(|(_, least)| least);
         if let Some(size) = least {
             say(Change::Size { file, size });
         }
         for (start, (end, written)) in &self.ranges {
             if !written {
-                // Behind the least size there is nothing but what follows.
+                // After the smallest size there is only what follows.
                 let end = least.map_or(*end, |least| least.min(*end));
                 if *start < end {
                     let (offset, length) = (*start, end - start);
@@ -134,7 +136,7 @@ impl Spill {
         }
         self.cut_out(start, end);
         let mut range = (start, end);
-        // What is next to it and of its kind becomes one with it.
+        // Adjacent ranges of the same kind are merged.
         if let Some((&from, &(to, kind))) = self.ranges.range(..start).next_back()
             && to == start
             && kind == written
@@ -153,7 +155,7 @@ impl Spill {
         }
     }
 
-    /// Forgets a range.
+    /// Removes a range.
     fn cut_out(&mut self, start: u64, end: u64) {
         self.split(start);
         self.split(end);
@@ -242,7 +244,7 @@ mod tests {
             size(1 << 20),
         ];
         for count in 0..=all.len() {
-            // A file that had something before.
+            // A file that had content before.
             let before = vec![b'.'; 30];
             let mut spill = Spill::create(Path::new("/tmp")).unwrap();
             let (mut wanted, mut said) = (before.clone(), before);

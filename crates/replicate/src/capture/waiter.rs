@@ -1,5 +1,5 @@
-//! Waits until a capture is to be polled: not before there is something to do, because each poll takes a CPU away from
-//! who writes to the tree.
+//! Waits until a capture has to be polled, and no shorter, because each poll takes CPU time from
+//! the programs that write to the tree.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for as long as `pause`, or until a program calls or `also` is readable; whether a program called.
+    /// Waits for `pause`, until a program calls, or until `also` is readable. Returns whether a
+    /// program called.
     pub(super) fn wait(
         &mut self,
         programs: &mut Programs,
@@ -23,7 +24,8 @@ impl Waiter {
     ) -> Result<bool, Error> {
         let began = Instant::now();
         let least = INTERVAL.min(pause);
-        // Who has called calls again soon: to wake up for that once is enough. Where nobody has, the pause is one as well.
+        // A program that has called soon calls again, so waking once is enough. Otherwise the pause
+        // has the same effect.
         if self.called {
             program::wait(also.into_iter(), least)?;
         }

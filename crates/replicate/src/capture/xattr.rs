@@ -1,4 +1,4 @@
-//! Extended attributes of the source's files, and who is just changing them.
+//! Reads extended attributes of the source's files, and waits for concurrent changes of them.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 use crate::record::Xattr;
 
-/// More than the kernel hands out.
+/// More than the kernel returns.
 const MAX_LIST: usize = 1 << 20;
-/// An attribute that only files with bytes and directories may have.
+/// An attribute name that only regular files and directories may have.
 const NEVER: &str = "user.lowroad";
 
-/// All extended attributes of an open file. None where the kernel does not tell their names.
+/// All extended attributes of an open file. `None` if the kernel does not list their names.
 pub(super) fn read(descriptor: &OwnedFd) -> Result<Option<Vec<Xattr>>, Errno> {
     let path = path_of(descriptor);
     let names = match growing(|room| listxattr(&path, room)) {
@@ -34,7 +34,7 @@ pub(super) fn read(descriptor: &OwnedFd) -> Result<Option<Vec<Xattr>>, Errno> {
     {
         match growing(|room| getxattr(&path, name, room)) {
             Ok(value) => all.push((name.to_vec(), value)),
-            // It went away meanwhile, which is an event of its own.
+            // The attribute was removed meanwhile, which is an event of its own.
             Err(Errno::NODATA) => {}
             Err(errno) => return Err(errno),
         }
@@ -43,18 +43,19 @@ pub(super) fn read(descriptor: &OwnedFd) -> Result<Option<Vec<Xattr>>, Errno> {
     Ok(Some(all))
 }
 
-/// Waits for who changes an open file under its lock that is neither regular nor a directory. Its attributes are read
-/// without that lock, and nothing but a change takes it: this one is refused, which the kernel finds out only then.
+/// Waits for a process that changes an open file under its lock. The file is neither regular nor a
+/// directory. Its attributes are read without that lock, and only a change takes it. This change is
+/// rejected, but the kernel finds that out only while it holds the lock.
 pub(super) fn wait_for_lock(descriptor: &OwnedFd) {
     let _refused = removexattr(path_of(descriptor), NEVER);
 }
 
-/// Through which the kernel finds a file that is open for nothing else.
+/// The path through which the kernel finds a file that is open with `O_PATH`.
 fn path_of(descriptor: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
-/// What `read` puts into room that is made larger until it suffices.
+/// Calls `read` with a buffer that grows until the result fits.
 fn growing(
     mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<Vec<u8>> {

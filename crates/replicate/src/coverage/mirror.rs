@@ -1,4 +1,4 @@
-//! What the records make of a few small files, compared with what is there.
+//! Builds a few small files from the records, and compares them with the real ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,13 +12,13 @@ use crate::tree::{Node, Tree};
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
     pub(super) tree: Tree,
-    /// As far as anything was written; the tree has their sizes.
+    /// The bytes written so far. The tree has the sizes.
     contents: BTreeMap<File, Vec<u8>>,
 }
 
 impl Mirror {
     pub(super) fn fold(&mut self, entry: &Entry) {
-        // A capture says nothing that cannot follow; if it did, the trees would differ.
+        // A capture records nothing that cannot follow. If it did, the trees would differ.
         let _ = self.tree.enter(entry);
         let Entry::Change(change) = entry else {
             return;
@@ -52,7 +52,7 @@ impl Mirror {
         }
     }
 
-    /// Whether the file is what is at the path, with all below it.
+    /// Whether the file agrees with the one at the path, including everything below it.
     pub(super) fn agrees(&self, file: File, path: &Path) -> bool {
         let (Some(node), Ok(there)) = (self.tree.get(file), path.symlink_metadata()) else {
             return false;

@@ -1,4 +1,4 @@
-//! What programs do to files, each in a folder of its own.
+//! The file operations of programs, each in a separate folder.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
@@ -23,27 +23,27 @@ const BLOCK: usize = 4096;
 const SIZE: usize = 5 * BLOCK;
 const WORDS: &[u8] = b"what a program writes";
 
-/// What was there before the capture.
+/// The files that exist before the capture.
 #[derive(Debug)]
 pub(super) struct Fixture {
-    /// Of the file `mapped`.
+    /// A mapping of the file `mapped`.
     map: FileMapping,
 }
 
-/// What a program does to files.
+/// A file operation of a program.
 pub(super) struct Operation {
     pub(super) name: &'static str,
     pub(super) carry_out: fn(&Path, &mut Fixture) -> io::Result<()>,
 }
 
-/// Makes what the operation needs.
+/// Creates what the operation needs.
 pub(super) fn prepare(folder: &Path) -> io::Result<Fixture> {
     fs::create_dir(folder)?;
     for (name, byte) in [("a", b'a'), ("b", b'b'), ("mapped", b'm')] {
         fs::write(folder.join(name), vec![byte; SIZE])?;
     }
     fs::create_dir(folder.join("d"))?;
-    // Where the file system has none, to take it away will say so.
+    // If the file system has no extended attributes, the removal will report it.
     let _ = setxattr(folder.join("b"), "user.b", b"b", XattrFlags::empty());
     let map = FileMapping::new(open(folder, "mapped", OFlags::empty())?, SIZE, 0)?;
     map.store(0, b"there before");
@@ -174,7 +174,7 @@ fn allocate(folder: &Path, mode: FallocateFlags) -> io::Result<()> {
     Ok(fallocate(a(folder)?.as_fd(), mode, block, 2 * block)?)
 }
 
-/// Memory that a device can take as it is.
+/// Provides an aligned buffer for direct I/O.
 fn aligned(write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let memory = vec![b'D'; 2 * BLOCK];
     let start = memory.as_ptr().align_offset(BLOCK);

@@ -1,4 +1,4 @@
-//! A descriptor, passed through a socket.
+//! Passes a descriptor through a socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// What the other end receives.
+/// Returns the descriptor that the other end receives.
 pub(super) fn through_a_socket(file: &impl AsFd) -> io::Result<OwnedFd> {
     let (here, there) = UnixStream::pair()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

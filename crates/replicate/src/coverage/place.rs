@@ -1,4 +1,4 @@
-//! A hidden folder to try things in, which is removed at the end.
+//! A hidden folder for tests, which is removed at the end.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -30,7 +30,7 @@ impl Place {
         format!("{index:02}")
     }
 
-    /// Of one operation.
+    /// The folder of one operation.
     pub(super) fn folder(&self, index: usize) -> PathBuf {
         self.0.join(Self::name(index))
     }
@@ -38,7 +38,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // There is nobody to tell: what is left is a hidden folder.
+        // An error cannot be reported here. What remains is a hidden folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,6 +1,6 @@
-//! Folds the segments up to an epoch into one, which says the tree as of it and takes their place in
-//! one step. Records keep the numbers that they had from that epoch on; the folded ones get those just
-//! before it.
+//! Folds the segments up to an epoch into one base segment, which describes the tree as of that
+//! epoch and replaces them in one step. Later records keep their numbers. The records of the base
+//! get the numbers just before them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -15,45 +15,47 @@ use crate::folder::Folder;
 use crate::record::{self, Change, Entry, Kind, Origin, Record};
 use crate::tree::{Node, Tree};
 
-/// So many bytes reach the disk together: much at once would make whoever syncs the log wait.
+/// How many bytes are synced to the disk at a time. A larger batch would make a concurrent sync of
+/// the log wait.
 const BATCH_BYTES: usize = 16 << 20;
-/// What a record of data has besides its bytes, rounded up.
+/// The size of a data record without its bytes, rounded up.
 const BESIDES: u64 = 4096;
 
-/// The segment that is being made.
+/// The file name of the segment while it is written.
 const NAME: &str = "compact.tmp";
 
-/// How far a compaction is, or what it did.
+/// The progress or the result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionReport {
     /// The first epoch that the log has now.
     pub epoch: u64,
-    /// The bytes of segments that were folded, and of what has taken their place.
+    /// The size in bytes of the folded segments, and of the base that replaced them.
     pub before: u64,
     pub after: u64,
 }
 
-/// What is told while it works.
+/// The progress passed to the callback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacting {
-    /// Records that were read, and those that were written.
+    /// The number of records read, and of records written.
     pub read: u64,
     pub written: u64,
 }
 
-/// Forgets the epochs before this one. Readers that are beyond it, and the writer, may be at work.
+/// Removes the epochs before this one. The writer, and readers that are beyond the epoch, may run
+/// meanwhile.
 ///
 /// # Errors
-/// [`Error::NoEpoch`], [`Error::Written`], or [`Error::Compact`] if it would save no record;
-/// [`Error::Busy`] while the log is being compacted.
+/// [`Error::NoEpoch`], [`Error::Written`], or [`Error::Compact`] if the compaction would save no
+/// record. [`Error::Busy`] while another compaction of the log runs.
 pub fn compact(folder: &Path, epoch: u64) -> Result<CompactionReport, Error> {
     compact_while(folder, epoch, &mut |_| true)
 }
 
-/// As [`compact`], for as long as `goes_on` says so; it hears how far it is.
+/// As [`compact`], for as long as `goes_on` returns true. The callback receives the progress.
 ///
 /// # Errors
-/// Also [`Error::Interrupted`]; the log is as it was then.
+/// Also [`Error::Interrupted`], which leaves the log as it was.
 pub fn compact_while(
     folder: &Path,
     epoch: u64,
@@ -61,7 +63,7 @@ pub fn compact_while(
 ) -> Result<CompactionReport, Error> {
     let opened = segment::open_folder(folder)?;
     let _lock = segment::lock(&opened, "compact.lock")?;
-    // Of one that was killed.
+    // Remove the file of a compaction that was killed.
     segment::remove(&opened, NAME)?;
     let mut turn = Turn {
         folder,
@@ -71,12 +73,12 @@ pub fn compact_while(
     let written =
         Fold::up_to(&opened, epoch, &mut turn).and_then(|fold| fold.write(&opened, &mut turn));
     if written.is_err() {
-        // What it takes is missing to whoever writes the log.
+        // Free the space, because the writer of the log needs it.
         segment::remove(&opened, NAME)?;
     }
     let last = written?;
     let base = segment::base(last);
-    // Without, nobody says it: no reason to have no base.
+    // The file is a hint only, so a failure to write it does not fail the compaction.
     let _ = disk_usage::say(&opened, last, epoch);
     let renamed = opened.rename(NAME, &base);
     renamed.map_err(segment::in_folder(&opened, NAME))?;
@@ -94,7 +96,7 @@ pub fn compact_while(
     })
 }
 
-/// Tells how far it is, and asks whether to go on.
+/// Reports progress and asks whether to continue.
 struct Turn<'a> {
     folder: &'a Path,
     goes_on: &'a mut dyn FnMut(Compacting) -> bool,
@@ -123,9 +125,9 @@ impl Turn<'_> {
 struct Fold {
     tree: Tree,
     contents: Contents,
-    /// The epoch's record.
+    /// The record of the epoch.
     epoch: LocatedRecord,
-    /// Behind it.
+    /// The position after that record.
     reader: Reader,
 }
 
@@ -167,7 +169,7 @@ impl Fold {
         })
     }
 
-    /// Returns the number of the last record.
+    /// Writes the base and returns the number of its last record.
     fn write(mut self, folder: &Folder, turn: &mut Turn<'_>) -> Result<u64, Error> {
         let path = folder.path().join(NAME);
         let error = Error::io(&path);
@@ -219,7 +221,7 @@ impl Fold {
         Ok(header.last)
     }
 
-    /// Says the tree, and returns how many records that takes.
+    /// Writes entries that describe the tree, and returns their number.
     fn say(&self, with: &mut dyn FnMut(Entry) -> Result<(), Error>) -> Result<u64, Error> {
         let Some(root) = self.tree.root() else {
             return Ok(0);
@@ -289,7 +291,8 @@ fn say_content(
         if let Bytes::Hole = bytes {
             continue;
         }
-        // What is on the disk beyond the end is said as well: it shows when the file grows again.
+        // Data beyond the end of the file is written as well, because it becomes visible when the
+        // file grows again.
         let mut at = start;
         while at < end {
             if run.end() != at || run.is_full() {
@@ -314,7 +317,7 @@ fn say_content(
     say(Entry::Change(Change::Size { file, size }))
 }
 
-/// Neighbouring bytes of a file, which one record can say.
+/// Adjacent bytes of a file that fit into one record.
 struct Run {
     file: record::File,
     start: u64,
@@ -334,7 +337,7 @@ impl Run {
         self.end() >= self.limit()
     }
 
-    /// Says what there is, and begins anew.
+    /// Writes the collected bytes and starts a new run.
     fn say(
         &mut self,
         next: u64,

@@ -1,5 +1,5 @@
-//! What a log takes of its disk, how far back it goes, and up to which epoch it can be folded. Decides
-//! nothing: who compacts does.
+//! Reports how much disk space a log takes, how far back it goes, and up to which epoch it can be
+//! folded. The caller that compacts makes the decisions.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -17,20 +17,21 @@ use super::writer::{Options, Writer};
 use crate::folder::Folder;
 use crate::record::Entry;
 
-/// Beside a base: the number of its last record, and the epoch that it was folded up to, which no header says.
+/// The name of a file beside a base. It contains the number of the base's last record and the epoch
+/// that the base was folded up to, which no header contains.
 const BASE_FILE: &str = "compact.epoch";
-/// Two numbers, in bytes.
+/// The largest size of that file, which contains two numbers, in bytes.
 const MAX_FILE: u64 = 64;
-/// What [`try_room`] looks for, in bytes.
+/// How much space [`try_room`] probes for, in bytes.
 const PROBE_BYTES: u64 = 4 << 20;
 
-/// What a log takes of its disk.
+/// The disk usage of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
     pub bytes: u64,
-    /// Those of them that were folded already.
+    /// The bytes of segments that were folded already.
     pub base: u64,
-    /// The first epoch, where there is one; none if that is not known.
+    /// The first epoch of the log, or `None` if it has none or it is unknown.
     pub first_epoch: Option<u64>,
 }
 
@@ -55,15 +56,15 @@ impl DiskUsage {
     }
 }
 
-/// The last epoch that the log can be folded up to where so many bytes stay behind it as they are; none if there is
-/// none behind what was folded already.
+/// The last epoch that the log can be folded up to while this many bytes after it stay as they are.
+/// `None` if there is no such epoch after the base.
 ///
 /// # Errors
 /// Those of reading segments.
 pub fn foldable(folder: &Path, stays: u64) -> Result<Option<u64>, Error> {
     let folder = Arc::new(segment::open_folder(folder)?);
     let mut live = segment::list(&folder)?.live;
-    // The last one is still written.
+    // The last segment is still being written.
     let mut behind = match live.pop() {
         Some(last) => length_of(&folder, &last.name)?,
         None => return Ok(None),
@@ -81,7 +82,8 @@ pub fn foldable(folder: &Path, stays: u64) -> Result<Option<u64>, Error> {
     Ok(None)
 }
 
-/// Ends the last segment of a log that nobody writes, so that all of it can be folded. False: somebody writes it.
+/// Ends the last segment of a log that has no writer, so that all of it can be folded. Returns
+/// false if the log has a writer.
 ///
 /// # Errors
 /// [`Error::Io`], also if there is no log; those of [`Writer::open`].
@@ -96,7 +98,7 @@ pub fn seal(folder: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Tries whether a little more can be written to the disk of a log.
+/// Tests whether a little more can be written to the log's disk.
 ///
 /// # Errors
 /// [`Error::Io`]
@@ -116,7 +118,7 @@ pub fn try_room(folder: &Path) -> Result<(), Error> {
     tried.map_err(error)
 }
 
-/// Of a file that may be gone by now: then none.
+/// The length of a file in bytes, or 0 if it is gone.
 pub(super) fn length_of(folder: &Folder, name: &str) -> Result<u64, Error> {
     match folder.stat(name) {
         Ok(there) => Ok(there.st_size.cast_unsigned()),
@@ -125,7 +127,7 @@ pub(super) fn length_of(folder: &Folder, name: &str) -> Result<u64, Error> {
     }
 }
 
-/// Says which epoch a base was folded up to that ends with this record.
+/// Writes the epoch that a base was folded up to. `last` is the number of the base's last record.
 pub(super) fn say(folder: &Folder, last: u64, epoch: u64) -> io::Result<()> {
     writeln!(folder.replace(BASE_FILE)?, "{last} {epoch}")
 }
@@ -148,12 +150,12 @@ fn first_epoch(folder: &Arc<Folder>, first: Option<&Segment>) -> Result<Option<u
             let epoch = said.filter(|(of, _)| of.parse() == Ok(*last));
             Ok(epoch.and_then(|(_, epoch)| epoch.parse().ok()))
         }
-        // A log's epochs are counted from one on; a copy may begin with what its source was folded to.
+        // Epochs are numbered from 1, but a copy may begin with the base of its source.
         Some(written) => {
             let whole = |open: Open| open.header.first == 1 && open.header.folded == 0;
             match Open::new(folder, written) {
                 Ok(open) => Ok(open.is_some_and(whole).then_some(1)),
-                // Folded since it was listed.
+                // The segment was folded since it was listed.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                     Ok(None)
                 }
@@ -164,7 +166,8 @@ fn first_epoch(folder: &Arc<Folder>, first: Option<&Segment>) -> Result<Option<u
     }
 }
 
-/// That was not folded; a base has what followed in its last segment, too.
+/// The last epoch in a segment that was not folded. A base also contains what followed the epoch in
+/// its last segment.
 fn last_epoch(folder: &Arc<Folder>, segment: &Segment) -> Result<Option<u64>, Error> {
     let Some(mut open) = Open::new(folder, segment)? else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Whether a folder that somebody has named is a log, or can become one.
+//! Checks whether a folder named by a user is a log, or can become one.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Error, segment};
 
-/// What writers of a log have in its folder beside segments.
+/// The files that writers of a log keep in its folder beside segments.
 const WRITER_FILES: [&str; 7] = [
     "lock",
     "compact.lock",
@@ -16,13 +16,13 @@ const WRITER_FILES: [&str; 7] = [
     "upstream",
     "upstream.tmp",
 ];
-/// What the root of an ext4 has.
+/// The directory in the root of an ext4 file system.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Whether a folder is a log, of which a writer may have written nothing yet.
+/// Checks that a folder is a log. Its writer may not have written anything yet.
 ///
 /// # Errors
-/// [`Error::NoLog`] where there is no such folder, or an empty one; [`Error::NotALog`].
+/// [`Error::NoLog`] if there is no such folder, or it is empty; [`Error::NotALog`].
 pub fn check(folder: &Path) -> Result<(), Error> {
     match FolderKind::of(folder)? {
         FolderKind::Log => Ok(()),
@@ -31,10 +31,10 @@ pub fn check(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether a folder is a log, or an empty folder that may become one.
+/// Checks that a folder is a log, or an empty folder that may become one.
 ///
 /// # Errors
-/// [`Error::NoLog`] where there is no such folder; [`Error::NotALog`].
+/// [`Error::NoLog`] if there is no such folder; [`Error::NotALog`].
 pub fn check_followed(folder: &Path) -> Result<(), Error> {
     match check(folder) {
         Err(Error::NoLog(_)) if folder.is_dir() => Ok(()),
@@ -42,7 +42,7 @@ pub fn check_followed(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether a log can be begun in a folder, or is there to be continued.
+/// Checks that a log can be started in a folder, or that the folder has one to continue.
 ///
 /// # Errors
 /// [`Error::Occupied`]
@@ -54,12 +54,12 @@ pub fn check_new(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// What a folder has in it.
+/// The contents of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FolderKind {
-    /// Segments, or what writers of a log leave beside them.
+    /// The folder has segments, or files that writers of a log leave beside them.
     Log,
-    /// It is empty, or not there.
+    /// The folder is empty or does not exist.
     Empty,
     Other,
 }

@@ -1,28 +1,28 @@
-//! How a record lies in a segment: its length, a checksum of that, the record, a checksum of it.
-//! Decides what is a torn tail and what is damage.
+//! The frame of a record in a segment: its length, a checksum of the length, the record, a checksum
+//! of the record. Distinguishes a torn tail from damage.
 
 use crate::codec;
 use crate::record::Record;
 
-/// In bytes, as it is encoded.
+/// The largest encoded record, in bytes.
 pub const MAX_RECORD: usize = 16 << 20;
 
 const HEAD: usize = 8;
 const CHECK: usize = 4;
-/// A frame of that, in bytes.
+/// The largest frame, in bytes.
 pub(super) const MAX_FRAME: usize = HEAD + MAX_RECORD + CHECK;
 
-/// A file that the machine could not finish may end in zeros. Fewer than a sector of them do not tell.
+/// A file whose write was interrupted may end in zeros. Fewer zeros than a sector prove nothing.
 const SECTOR: u64 = 512;
 
-/// A frame's bytes, and how many there are.
+/// The result of decoding a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Whole {
         record: Record,
         length: usize,
     },
-    /// More bytes are needed than there are: this many at least.
+    /// The frame is incomplete. It needs at least this many bytes.
     Short {
         needed: usize,
     },
@@ -33,7 +33,8 @@ pub(super) enum Frame {
 }
 
 /// # Errors
-/// The record's length in bytes if it is larger than [`MAX_RECORD`]; nothing was appended then.
+/// Returns the record's length in bytes if it is larger than [`MAX_RECORD`]. Nothing is appended
+/// then.
 pub(super) fn put(record: &Record, to: &mut Vec<u8>) -> Result<(), usize> {
     let start = to.len();
     to.extend([0; HEAD]);
@@ -89,13 +90,14 @@ pub(super) fn get(bytes: &[u8]) -> Frame {
     }
 }
 
-/// Whether a damaged frame at `offset` is what a crash leaves of the last write: the file then ends in
-/// zeros that begin within it. `zeros` is where those begin, `size` where the file ends.
+/// Whether a damaged frame at `offset` is the remainder of a write interrupted by a crash: the file
+/// then ends in zeros that begin within the frame. The zeros begin at `zeros`, and the file ends at
+/// `size`.
 pub(super) fn is_torn(offset: u64, end: Option<usize>, zeros: u64, size: u64) -> bool {
     zeros <= offset || (size - zeros >= SECTOR && zeros < end_of(offset, end))
 }
 
-/// Where a damaged frame ends, or at least its head.
+/// The end of a damaged frame, or at least of its head.
 pub(super) fn end_of(offset: u64, end: Option<usize>) -> u64 {
     offset + end.unwrap_or(HEAD) as u64
 }

@@ -1,4 +1,4 @@
-//! One segment that is read: its frames in their order, as far as they are whole.
+//! Reads the complete frames of one segment in order.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::record::Entry;
 /// How much is read at once, in bytes.
 const STEP: usize = 256 << 10;
 
-/// Whether an epoch ends in a segment.
+/// Whether a segment contains the end of an epoch.
 pub(super) fn has_epoch(folder: &Arc<Folder>, segment: &Segment) -> Result<bool, Error> {
     let Some(mut open) = Open::new(folder, segment)? else {
         return Ok(false);
@@ -39,16 +39,16 @@ pub(super) struct Open {
     pub(super) path: Arc<Path>,
     pub(super) file: Arc<File>,
     pub(super) header: Header,
-    /// What was read from `start` on; what comes next begins at `used`.
+    /// The bytes read from `start` on. The next frame begins at `used`.
     buffer: Vec<u8>,
     start: u64,
     used: usize,
-    /// Its name is known to survive a loss of power.
+    /// Whether the segment's directory entry is known to survive a power failure.
     pub(super) named: bool,
 }
 
 impl Open {
-    /// None for a segment whose header was not written to its end.
+    /// Returns `None` for a segment whose header is incomplete.
     pub(super) fn new(folder: &Arc<Folder>, segment: &Segment) -> Result<Option<Self>, Error> {
         let path = &folder.path().join(&segment.name);
         let file = folder.file(&segment.name, OFlags::RDONLY);
@@ -76,7 +76,8 @@ impl Open {
         }))
     }
 
-    /// Whether it still has its name: one that was removed can be read, and has no future.
+    /// Whether the segment still has its name. A removed segment can be read, but gets no more
+    /// records.
     pub(super) fn is_there(&self) -> Result<bool, Error> {
         let error = Error::io(&self.path);
         let own = fstat(&self.file).map_err(|errno| error(errno.into()))?;
@@ -87,7 +88,7 @@ impl Open {
         }
     }
 
-    /// Where the next record begins.
+    /// The offset of the next record.
     pub(super) fn offset(&self) -> u64 {
         self.start + self.used as u64
     }
@@ -97,7 +98,7 @@ impl Open {
         Ok(self.file.metadata().map_err(error)?.len())
     }
 
-    /// None at the end, or at what is not written to its end.
+    /// The next record, or `None` at the end or at an incomplete record.
     pub(super) fn next(&mut self) -> Result<Option<LocatedRecord>, Error> {
         loop {
             let damage = match frame::get(&self.buffer[self.used..]) {
@@ -123,15 +124,16 @@ impl Open {
         }
     }
 
-    /// What is not written to its end is read once more: another writer cuts it off, and writes something else there.
+    /// Discards the buffered bytes of an incomplete record, because another writer may cut it off
+    /// and write something else there.
     fn unread(&mut self) -> Option<LocatedRecord> {
         self.buffer.truncate(self.used);
         None
     }
 
     /// # Errors
-    /// [`Error::Damaged`] unless everything was read that the segment has to contain, and this is the
-    /// record that follows it.
+    /// [`Error::Damaged`] unless everything that the segment must contain has been read, and `due`
+    /// is the number after it.
     pub(super) fn finished(&self, due: u64) -> Result<(), Error> {
         let last = self.header.last == 0 || self.header.last + 1 == due;
         if last && self.offset() == self.size()? {
@@ -141,7 +143,7 @@ impl Open {
     }
 
     /// # Errors
-    /// [`Error::Damaged`] for a record that is not the one that is due.
+    /// [`Error::Damaged`] if the record does not have the number `due`.
     pub(super) fn follows(&self, located: &LocatedRecord, due: u64) -> Result<(), Error> {
         let number = located.record.number;
         if number == due {
@@ -151,7 +153,7 @@ impl Open {
         Err(Error::damaged(&self.path, located.place.offset, what))
     }
 
-    /// Whether there are bytes that were not in the buffer.
+    /// Reads more bytes into the buffer. Returns whether there were any.
     fn fill(&mut self, needed: usize) -> Result<bool, Error> {
         debug_assert!(needed <= MAX_RECORD + STEP);
         self.buffer.drain(..self.used);

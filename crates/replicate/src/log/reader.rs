@@ -1,4 +1,4 @@
-//! Reads a log from one record on, and follows it while it is written and compacted.
+//! Reads a log from some record on, and follows it while it is written and compacted.
 
 use std::fs::File;
 use std::io;
@@ -14,29 +14,30 @@ use super::segment::{self, Beginning, Id, Segment, Where};
 use crate::folder::Folder;
 use crate::record::{Change, Entry, Record};
 
-/// Reads records in their order. A clone reads on from the same place.
+/// Reads records in order. A clone continues from the same position.
 #[derive(Clone, Debug)]
 pub struct Reader {
     folder: Arc<Folder>,
     id: Option<Id>,
     open: Option<Open>,
-    /// The number of the record that is due; none before the first.
+    /// The number of the next record, or `None` before the first.
     next: Option<u64>,
-    /// Nothing was read yet, and what is due may be anywhere in a segment.
+    /// Nothing was read yet, and the next record may be anywhere in a segment.
     seeks: bool,
-    /// No segment followed the open one when its end was reached first: one that the writer begins since has the name
-    /// of what is due.
+    /// No segment followed the open one when its end was first reached. A segment that the writer
+    /// has started since is named by the number of the next record.
     alone: bool,
 }
 
-/// A record, and where it can be read again.
+/// A record and its position, where it can be read again.
 #[derive(Clone, Debug)]
 pub struct LocatedRecord {
     pub record: Record,
     pub place: Place,
 }
 
-/// Where a record is. The segment can be read for as long as this lives, even if it was compacted away.
+/// The position of a record. The segment can be read as long as this exists, even after a
+/// compaction has removed it.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub(super) path: Arc<Path>,
@@ -47,7 +48,7 @@ pub struct Place {
 
 impl Place {
     /// # Errors
-    /// [`Error::Damaged`] if it is not any more what it was.
+    /// [`Error::Damaged`] if the record has changed.
     pub fn read(&self) -> Result<Record, Error> {
         let mut bytes = vec![0; self.length];
         self.file
@@ -60,7 +61,7 @@ impl Place {
         }
     }
 
-    /// The bytes that the record says a file has.
+    /// The bytes of a file in the record.
     pub(crate) fn data(&self) -> Result<Vec<u8>, Error> {
         match self.read()?.entry {
             Entry::Change(Change::Data { bytes, .. }) => Ok(bytes),
@@ -72,7 +73,7 @@ impl Place {
         Error::damaged(&self.path, self.offset, what)
     }
 
-    /// Tells records apart: no two segments that are open have the same file.
+    /// Identifies a record: no two open segments have the same file.
     pub(crate) fn id(&self) -> (usize, u64) {
         (Arc::as_ptr(&self.file).addr(), self.offset)
     }
@@ -83,10 +84,10 @@ impl Place {
 }
 
 impl Reader {
-    /// From the log's beginning, which is the start of a tree.
+    /// Reads from the start of the log, which is the start of a tree.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no such folder. An empty one is a log that nothing was written to yet.
+    /// [`Error::Io`] if there is no such folder. An empty folder is a log without records.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         Ok(Self {
             folder: Arc::new(segment::open_folder(folder)?),
@@ -98,16 +99,16 @@ impl Reader {
         })
     }
 
-    /// As [`Self::open`], of a folder that a user has named.
+    /// As [`Self::open`], for a folder named by a user.
     ///
     /// # Errors
-    /// [`Error::NoLog`] or [`Error::NotALog`] where it is none.
+    /// [`Error::NoLog`] or [`Error::NotALog`] if it is not a log.
     pub fn open_log(folder: &Path) -> Result<Self, Error> {
         check(folder)?;
         Self::open(folder)
     }
 
-    /// From the log's last segment that has an epoch, for who wants to know only how far the log is.
+    /// Reads from the last segment that contains an epoch, to find only the head of the log.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -115,7 +116,7 @@ impl Reader {
         let folder = Arc::new(segment::open_folder(folder)?);
         let live = segment::list(&folder)?.live;
         let mut next = None;
-        // The first of all is entered as such, for it may be a copy's of a base.
+        // The first segment is opened as the start of the log, because it may be a copy of a base.
         for segment in live.iter().skip(1).rev() {
             if let Where::Written { first } = segment.place
                 && has_epoch(&folder, segment)?
@@ -134,10 +135,11 @@ impl Reader {
         })
     }
 
-    /// From the record that follows this number. Only the segment that has it is read, and those behind.
+    /// Reads from the record that follows this number. Earlier segments are not read.
     ///
     /// # Errors
-    /// As [`Self::open`]. [`Self::read`] says [`Error::Compacted`] if the record is in what was folded.
+    /// As [`Self::open`]. [`Self::read`] returns [`Error::Compacted`] if the record has been
+    /// folded.
     pub fn open_after(folder: &Path, number: u64) -> Result<Self, Error> {
         let next = Some(number.saturating_add(1));
         let all = Self::open(folder)?;
@@ -148,11 +150,11 @@ impl Reader {
         })
     }
 
-    /// The next record; none if there is none yet: it can be asked for again later.
+    /// The next record. `None` if it has not been written yet; it may be asked for again later.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Missing`], or [`Error::Compacted`] if the log was compacted further
-    /// than it has been read; [`Error::Replaced`] if its disk has lost what was read.
+    /// [`Error::Damaged`], [`Error::Missing`], or [`Error::Compacted`] if the log was compacted
+    /// beyond this position. [`Error::Replaced`] if the disk has lost records that were read.
     pub fn read(&mut self) -> Result<Option<LocatedRecord>, Error> {
         loop {
             let Some(open) = &mut self.open else {
@@ -162,7 +164,8 @@ impl Reader {
                 return Ok(None);
             };
             let Some(located) = open.next()? else {
-                // Looked for only now, and read once more then: the end is seen before the successor is.
+                // The end is seen before the successor exists, so the successor is looked for only
+                // now, and the segment is read once more.
                 if !self.has_successor()? {
                     return Ok(None);
                 }
@@ -184,7 +187,7 @@ impl Reader {
             let skips = folded || self.seeks;
             let number = located.record.number;
             if skips && self.next.is_some_and(|next| number < next) {
-                // What is due follows, at the beginning of a segment if it is not in this one.
+                // The next record is in this segment, or else at the beginning of another one.
                 self.seeks &= self.next != Some(number + 1);
                 continue;
             }
@@ -192,7 +195,8 @@ impl Reader {
         }
     }
 
-    /// Returns when all that was read survives a loss of power: readers see records before they are on the disk.
+    /// Returns when everything read so far survives a power failure. Readers see records before
+    /// they are on the disk.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -200,7 +204,7 @@ impl Reader {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        // The writer itself has seen to those before it.
+        // The writer has synced all earlier segments.
         open.file.sync_data().map_err(Error::io(&open.path))?;
         if !open.named {
             segment::sync_folder(&self.folder)?;
@@ -209,7 +213,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Which log this is; none while nothing was written to it.
+    /// The identity of the log. `None` if nothing has been written to it.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -220,7 +224,8 @@ impl Reader {
         Ok(self.id)
     }
 
-    /// Where the log begins; none while nothing was written to it. Ask before anything is read.
+    /// The beginning of the log. `None` if nothing has been written to it. Call this before any
+    /// read.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -250,7 +255,8 @@ impl Reader {
             return Ok(false);
         };
         let size = open.size()?;
-        // Nobody cuts off what is whole but who found after a sync that failed that the disk does not have it.
+        // Complete records are cut off only by a writer that found, after a failed sync, that the
+        // disk does not have them.
         if open.offset() > size {
             return Err(Error::Replaced(self.folder.path().to_owned()));
         }
@@ -259,17 +265,20 @@ impl Reader {
         }
         let at = self.next.unwrap_or(open.header.first);
         if self.alone && open.offset() == size {
-            // Most often it is asked for in vain, and often: a folder of many segments is not listed for that.
+            // This is asked often, and usually there is no successor, so a folder with many
+            // segments is not listed for it.
             let begun = segment::is_there(&self.folder, &segment::written(at))?;
-            // What compaction replaces goes in its order: this segment would be gone before the one that follows.
+            // Compaction removes segments in order, so this segment would be gone before the one
+            // that follows.
             if open.is_there()? {
                 return Ok(begun);
             }
         }
-        // Before the listing: what compaction replaces has a successor before it goes.
+        // Before the listing, because a segment that compaction removes has its successor first.
         let there = open.is_there()?;
         let listing = segment::list(&self.folder)?;
-        // Else what is gone was not compacted, and what begins there now is of another history.
+        // Otherwise the segment was not compacted, and what begins there belongs to another
+        // history.
         let folded = listing.live.iter().any(|segment| match segment.place {
             Where::Base { last } => last + 1 >= at,
             Where::Written { .. } => false,
@@ -294,14 +303,15 @@ impl Reader {
                 return self.none_left(&listing.live);
             };
             match Open::new(&self.folder, segment) {
-                // A crash may leave the last segment without a header, and a writer makes one in two steps.
+                // A crash may leave the last segment without a header, and a writer creates one in
+                // two steps.
                 Ok(None) if Some(segment) == listing.live.last() => return Ok(false),
                 Ok(None) => {
                     let path = self.folder.path().join(&segment.name);
                     return Err(Error::damaged(&path, 0, "no header of a segment"));
                 }
                 Ok(Some(open)) => return self.enter(open),
-                // Compacted since it was listed.
+                // The segment was compacted since it was listed.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -312,7 +322,7 @@ impl Reader {
         let Some(next) = self.next else {
             return live.first();
         };
-        // The last one that fits, for who seeks: those that begin later begin behind what is due.
+        // When seeking, use the last segment that fits. Later ones begin after the next record.
         live.iter().rev().find(|segment| match segment.place {
             Where::Base { last } => last >= next,
             Where::Written { first } => first == next || (self.seeks && first < next),

@@ -1,4 +1,4 @@
-//! Finds where a log ends that a crash may have left, what is known of it there, and cuts off what is not whole.
+//! Finds the end of a log after a crash, reads the state there, and cuts off an incomplete record.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,18 +18,18 @@ use crate::folder::Folder;
 use crate::record::{self, Entry, Record, Term};
 use crate::tree::{Doubts, Invalid};
 
-/// What has to be known of a log to append to it.
+/// The state needed to append to a log.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pub(super) number: u64,
     pub(super) epoch: u64,
     pub(super) doubts: Doubts,
-    /// Files that the next epoch has an earlier state of.
+    /// Files that the next epoch has in an earlier state.
     pub(super) stale: BTreeSet<record::File>,
     pub(super) last: Option<Last>,
-    /// Of the last promotion; zero if it is in an earlier segment, or there was none.
+    /// The number of the last promotion. Zero if that is in an earlier segment, or there was none.
     pub(super) term: u64,
-    /// The record of that.
+    /// The number of its record.
     pub(super) first_of_term: Option<u64>,
     /// The record of the last epoch.
     pub(super) epoch_record: Last,
@@ -39,7 +39,7 @@ pub(super) struct Tail {
 pub(super) struct Recovery {
     pub(super) id: Id,
     pub(super) tail: Tail,
-    /// Where the last segment's records end.
+    /// The offset at which the last segment's records end.
     pub(super) end: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Current {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// Where what waits will be written.
+    /// The offset at which waiting records will be written.
     pub(super) end: u64,
 }
 
@@ -69,7 +69,7 @@ impl Tail {
         }
     }
 
-    /// A promotion follows an epoch, or begins what was folded.
+    /// Checks that a promotion follows an epoch, or is the beginning of a base.
     fn check_term(&self, term: &Term) -> Result<(), Invalid> {
         let last = self.last.map_or(0, |last| last.number);
         let follows = last == self.epoch_record.number || self.first_of_term == Some(last);
@@ -119,8 +119,9 @@ impl Tail {
 }
 
 impl Recovery {
-    /// Reads the last segments of a log, from one on that has an epoch: no doubt from before lasts, and the next epoch
-    /// has to be a later one. A start ends doubts as well, but epochs are counted on behind it.
+    /// Reads the last segments of a log, from one that contains an epoch. No doubt from before the
+    /// epoch remains, and the next epoch must have a higher number. A start ends doubts as well,
+    /// but the epoch numbers continue after it.
     pub(super) fn of(folder: &Arc<Folder>, live: &[Segment]) -> Result<Self, Error> {
         let mut from = live.len().saturating_sub(1);
         while from > 0 && !has_epoch(folder, &live[from])? {
@@ -179,8 +180,9 @@ impl Current {
         if end < size {
             let (cut, shown) = (size - end, path.display());
             tracing::warn!("{shown}: {cut} bytes that were not written to their end are cut off");
-            // Readers may have seen as whole what a disk has lost since. They are not to take what is written in its
-            // place for what follows: it goes into another file.
+            // Readers may have seen complete records that the disk has lost since. They must not
+            // take records written in their place for the continuation, so those go into another
+            // file.
             let another = match is_begun(&file, end, size).map_err(&error)? {
                 true => None,
                 false => replace(folder, name, &file, end)?,
@@ -202,8 +204,8 @@ impl Current {
     }
 }
 
-/// Whether all behind an offset is the beginning of one frame, which nobody has seen as whole: what a writer leaves
-/// that was killed.
+/// Whether everything after an offset is the beginning of one frame, which no reader has seen as
+/// complete. A writer that was killed leaves such a beginning.
 fn is_begun(file: &File, end: u64, size: u64) -> io::Result<bool> {
     let left = usize::try_from(size - end).unwrap_or(usize::MAX);
     if left > frame::MAX_FRAME {
@@ -214,7 +216,8 @@ fn is_begun(file: &File, end: u64, size: u64) -> io::Result<bool> {
     Ok(matches!(frame::get(&bytes), Frame::Short { .. }))
 }
 
-/// Puts a file that has a segment's bytes up to this one in its place; none if the disk has no room for it.
+/// Replaces a segment with a copy of its bytes up to this offset. `None` if the disk has no space
+/// for the copy.
 pub(super) fn replace(
     folder: &Folder,
     name: &str,
@@ -242,7 +245,7 @@ pub(super) fn replace(
     }
 }
 
-/// When it returns, the copy is on the disk.
+/// Copies the bytes. The copy is on the disk when this returns.
 fn copy(from: &File, end: u64, (folder, name): (&Folder, &str)) -> io::Result<File> {
     let mut copy = folder.replace(name)?;
     io::copy(&mut from.take(end), &mut copy)?;
@@ -250,7 +253,7 @@ fn copy(from: &File, end: u64, (folder, name): (&Folder, &str)) -> io::Result<Fi
     Ok(copy)
 }
 
-/// Removes what compaction has replaced, and a last segment that was only begun.
+/// Removes segments that a compaction has replaced, and a last segment without records.
 pub(super) fn tidy(folder: &Arc<Folder>) -> Result<Vec<Segment>, Error> {
     let mut listing = segment::list(folder)?;
     for segment in &listing.replaced {

@@ -1,7 +1,7 @@
 //! Segments as files: their names, their headers, and which of those in a folder make the log.
 //!
-//! A base is a segment that compaction made. It replaces all segments that begin at or before its last
-//! record, from the moment at which it has its name: those are left over, and may be removed.
+//! A base is a segment that a compaction has written. From the moment it has its name, it replaces
+//! all segments that begin at or before its last record. Those may be removed.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -17,20 +17,20 @@ use crate::folder::Folder;
 const HEADER_BYTES: usize = 52;
 pub(super) const HEADER: u64 = HEADER_BYTES as u64;
 const MAGIC: [u8; 8] = *b"lrreplg1";
-/// What file systems write of a file at once, or a multiple of it.
+/// The unit in which file systems write a file, or a multiple of it.
 const BLOCK: u64 = 4096;
 
-/// Which log a segment belongs to: drawn at random when the log begins.
+/// The identity of the log that a segment belongs to, drawn at random when the log begins.
 pub type Id = [u8; 16];
 
-/// Where a log begins, and which log it is.
+/// The beginning and the identity of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beginning {
     pub id: Id,
     /// The number of the first record.
     pub first: u64,
-    /// If the log was compacted, the number of the epoch's record that its beginning was folded up to:
-    /// the records before have other numbers than they had. Otherwise 0.
+    /// If the log was compacted, the number of the record of the epoch up to which it was folded.
+    /// Earlier records have other numbers than they originally had. Otherwise 0.
     pub folded: u64,
 }
 
@@ -39,8 +39,8 @@ pub(super) struct Header {
     pub(super) id: Id,
     /// The number of the first record.
     pub(super) first: u64,
-    /// For a base, and for the first segment of a copy of one, the number of the epoch's record that its
-    /// beginning was folded up to; otherwise 0.
+    /// For a base, and for the first segment of a copy of one, the number of the record of the
+    /// epoch up to which it was folded. Otherwise 0.
     pub(super) folded: u64,
     /// For a base, the number of its last record; otherwise 0.
     pub(super) last: u64,
@@ -57,7 +57,7 @@ impl Header {
         bytes
     }
 
-    /// None for bytes that are no header.
+    /// Returns `None` if the bytes are not a header.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (said, check) = bytes.split_last_chunk::<4>()?;
         let (magic, said) = said.split_first_chunk::<8>()?;
@@ -76,7 +76,7 @@ impl Header {
     }
 }
 
-/// A segment by its name.
+/// A segment, identified by its file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) name: String,
@@ -85,13 +85,13 @@ pub(super) struct Segment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Where {
-    /// Folded and copied by compaction; ends with this record.
+    /// Written by a compaction. Ends with this record.
     Base { last: u64 },
-    /// As it was written; begins with this record.
+    /// Written by a writer. Begins with this record.
     Written { first: u64 },
 }
 
-/// The segments that make the log, in their order, and those that a base has replaced.
+/// The segments of the log in order, and those that a base has replaced.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) live: Vec<Segment>,
@@ -142,7 +142,7 @@ pub(super) fn base(last: u64) -> String {
     format!("{last:020}.base")
 }
 
-/// Makes a file that only its owner can read, or empties it.
+/// Creates a file that only its owner can read, or truncates it.
 pub(super) fn create(folder: &Folder, name: &str, header: &Header) -> Result<File, Error> {
     let error = in_folder(folder, name);
     let file = folder.file(name, OFlags::RDWR | OFlags::CREATE);
@@ -152,7 +152,7 @@ pub(super) fn create(folder: &Folder, name: &str, header: &Header) -> Result<Fil
     Ok(file)
 }
 
-/// None for a file whose header a crash left unfinished.
+/// Returns `None` for a file whose header is incomplete after a crash.
 pub(super) fn header(path: &Path, file: &File) -> Result<Option<Header>, Error> {
     let error = Error::io(path);
     let mut bytes = [0; HEADER_BYTES];
@@ -174,19 +174,20 @@ pub(super) fn sync_folder(folder: &Folder) -> Result<(), Error> {
     folder.sync().map_err(Error::io(folder.path()))
 }
 
-/// What is read of a segment from here on is what its disk has: after a sync that failed, memory may have what will never be
+/// Drops the cached pages of a segment, so that further reads return what the disk has. After a
+/// failed sync, the page cache may have data that will never be written.
 /// written.
 pub(super) fn settle(folder: &Folder, name: &str) -> Result<(), Error> {
     let error = in_folder(folder, name);
     let file = folder.file(name, OFlags::RDONLY).map_err(&error)?;
     file.sync_all().map_err(&error)?;
-    // Where a file system has no such thing, it has no such memory either.
+    // A file system that does not support this has no such cache either.
     let _kept = fadvise(&file, 0, None, Advice::DontNeed);
     Ok(())
 }
 
-/// Whether what is damaged at an offset is what a loss of power leaves of writes that nobody has synced: a file system may
-/// have those of one block, and not those of the block before it.
+/// Whether damage at an offset is what a power failure leaves of unsynced writes. A file system may
+/// have written one block and not the block before it.
 pub(super) fn is_unfinished(
     path: &Path,
     file: &File,
@@ -213,7 +214,7 @@ pub(super) fn is_unfinished(
     Ok(false)
 }
 
-/// Where the zeros begin that the file ends in.
+/// The offset at which the zeros at the end of the file begin.
 fn zeros(path: &Path, file: &File, size: u64) -> Result<u64, Error> {
     const STEP: u64 = 64 << 10;
     let error = Error::io(path);
@@ -231,12 +232,12 @@ fn zeros(path: &Path, file: &File, size: u64) -> Result<u64, Error> {
     Ok(0)
 }
 
-/// Removes a segment that nobody needs; one that is gone already is no error.
+/// Removes a segment that is not needed. A missing file is not an error.
 pub(super) fn remove(folder: &Folder, name: &str) -> Result<(), Error> {
     folder.remove(name).map_err(in_folder(folder, name))
 }
 
-/// Kept by who changes the log, until the file is dropped.
+/// Locks the log for changes until the file is dropped.
 pub(super) fn lock(folder: &Folder, name: &str) -> Result<File, Error> {
     folder.lock(name).map_err(|error| match error {
         TryLockError::WouldBlock => Error::Busy(folder.path().to_owned()),
@@ -244,7 +245,7 @@ pub(super) fn lock(folder: &Folder, name: &str) -> Result<File, Error> {
     })
 }
 
-/// Whether there is a file of this name.
+/// Whether a file with this name exists.
 pub(super) fn is_there(folder: &Folder, name: &str) -> Result<bool, Error> {
     match folder.stat(name) {
         Ok(_) => Ok(true),
@@ -253,7 +254,7 @@ pub(super) fn is_there(folder: &Folder, name: &str) -> Result<bool, Error> {
     }
 }
 
-/// What happened to a file of the folder.
+/// Maps an error of a file in the folder.
 pub(super) fn in_folder(folder: &Folder, name: &str) -> impl Fn(io::Error) -> Error {
     let path = folder.path().join(name);
     move |source| Error::Io {

@@ -1,4 +1,5 @@
-//! The promotions that a log has. Each begins a segment: they are found without reading all of the log.
+//! Lists the promotions of a log. Each begins a segment, so they are found without reading the
+//! whole log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,20 +10,20 @@ use super::segment::{self, Segment};
 use crate::folder::Folder;
 use crate::record::{Entry, Term};
 
-/// Where a promotion is.
+/// The position of a promotion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TermStart {
-    /// The number of its record, which follows that of its epoch. None where that was folded.
+    /// The number of its record, which follows that of its epoch. `None` if the record was folded.
     pub record: Option<u64>,
     /// When it was written, in nanoseconds since 1970.
     pub at_ns: u64,
     pub term: Term,
 }
 
-/// All of a log that are not folded, and the last one that is, in their order.
+/// All promotions of a log that are not folded, and the last one that is, in order.
 ///
 /// # Errors
-/// What is wrong with the first record of a segment.
+/// Fails if the first record of a segment is damaged.
 pub fn terms(folder: &Path) -> Result<Vec<TermStart>, Error> {
     let folder = Arc::new(segment::open_folder(folder)?);
     let live = segment::list(&folder)?.live;

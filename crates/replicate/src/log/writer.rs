@@ -1,4 +1,4 @@
-//! Appends to a log, and takes it up again where a crash left it.
+//! Appends to a log, and continues it after a crash.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +15,10 @@ use super::{Error, frame, terms};
 use crate::folder::Folder;
 use crate::record::{Entry, Record, Term};
 
-/// Records wait in memory for at most this many bytes of them.
+/// The limit of bytes of records that wait in memory.
 const WAITING: usize = 256 << 10;
 
-/// When records are made to survive a loss of power.
+/// When records are made to survive a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// With each epoch, before `append` returns.
@@ -31,7 +31,7 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub durability: Durability,
-    /// A segment that has this many bytes is followed by another.
+    /// The size in bytes after which another segment is started.
     pub segment: u64,
 }
 
@@ -52,16 +52,17 @@ pub struct Writer {
     id: Id,
     segment: Option<Current>,
     tail: Tail,
-    /// The number of the last record that is in a segment; those that follow wait.
+    /// The number of the last record that is in a segment. Later ones wait in memory.
     written: u64,
     waiting: Vec<u8>,
-    /// Bytes of records since it was opened.
+    /// Bytes of records appended since the log was opened.
     appended: u64,
-    /// For a copy that begins with a base's records: what its first segment has to say of them.
+    /// For a copy that begins with the records of a base, the `folded` value of its first segment's
+    /// header.
     folded: u64,
-    /// Whether the segment's name survives a loss of power.
+    /// Whether the segment's directory entry survives a power failure.
     named: bool,
-    /// A sync failed: what is on the disk is not known any more.
+    /// A sync failed, so the contents of the disk are unknown.
     failed: bool,
     _lock: File,
 }
@@ -75,10 +76,11 @@ pub struct Last {
 }
 
 impl Writer {
-    /// Makes the folder if there is none, and cuts off what was not written to its end.
+    /// Opens a log for writing. Creates the folder if there is none, and cuts off incomplete
+    /// records.
     ///
     /// # Errors
-    /// [`Error::Busy`], or what a reader of the last segments would see.
+    /// [`Error::Busy`], or what a reader of the last segments would return.
     pub fn open(folder: &Path, options: Options) -> Result<Self, Error> {
         let folder = Folder::create(folder, Mode::RWXU).map_err(Error::io(folder))?;
         let folder = Arc::new(folder);
@@ -102,11 +104,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Gives the entry the next number. It reaches the disk with the next epoch, or when much waits.
+    /// Appends an entry with the next number. It reaches the disk with the next epoch, or when many
+    /// bytes wait.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an epoch that cannot end here; [`Error::TooLarge`]; [`Error::Io`], after
-    /// which the record waits to be written with the next. Nothing can follow a sync that failed.
+    /// [`Error::Invalid`] for an epoch that cannot end here; [`Error::TooLarge`]; [`Error::Io`],
+    /// after which the record waits to be written with the next one. After a failed sync, every
+    /// further call fails.
     pub fn append(&mut self, at_ns: u64, entry: Entry) -> Result<u64, Error> {
         let number = self.tail.number + 1;
         self.push(&Record {
@@ -117,7 +121,8 @@ impl Writer {
         Ok(number)
     }
 
-    /// Appends a record that another log has under this number; false for one that is here already.
+    /// Appends a record of another log under its number there. Returns false if this log has it
+    /// already.
     ///
     /// # Errors
     /// [`Error::Gap`], and those of [`Self::append`].
@@ -135,10 +140,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// Lets readers see what was appended.
+    /// Makes the appended records visible to readers.
     ///
     /// # Errors
-    /// [`Error::Io`]; it can be tried again, when the disk has room for instance.
+    /// [`Error::Io`]. The call can be repeated, for instance when the disk has space again.
     pub fn flush(&mut self) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -167,10 +172,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns when what was appended survives a loss of power.
+    /// Returns when the appended records survive a power failure.
     ///
     /// # Errors
-    /// [`Error::Io`], for good if the disk failed.
+    /// [`Error::Io`], permanently if the disk failed.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         self.sync_segment()
@@ -209,15 +214,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes an empty log the copy of another: it has that one's id and numbers.
+    /// Makes an empty log the copy of another, with the same id and record numbers.
     ///
     /// # Errors
-    /// [`Error::Mixed`] if it has records.
+    /// [`Error::Mixed`] if the log has records.
     pub fn adopt(&mut self, beginning: &Beginning) -> Result<(), Error> {
         if self.tail.last.is_some() {
             return Err(Error::Mixed(self.folder.path().to_owned()));
         }
-        // Begun, and without a record.
+        // The segment was started and has no record.
         if let Some(current) = self.segment.take() {
             segment::remove(&self.folder, &current.name)?;
         }
@@ -228,7 +233,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes all records, the last ones first: what a crash leaves of them is a log.
+    /// Removes all records, the last ones first, so that a crash leaves a valid log.
     ///
     /// # Errors
     /// [`Error::Busy`] while the log is being compacted; [`Error::Io`].
@@ -248,32 +253,32 @@ impl Writer {
         self.recover(&[])
     }
 
-    /// None for a log that has no records.
+    /// The last record, or `None` for an empty log.
     pub fn last(&self) -> Option<Last> {
         self.tail.last
     }
 
-    /// The number of the last record; zero for an empty log.
+    /// The number of the last record, or zero for an empty log.
     pub fn number(&self) -> u64 {
         self.tail.number
     }
 
-    /// The number of the last epoch; zero before the first.
+    /// The number of the last epoch, or zero before the first.
     pub fn epoch(&self) -> u64 {
         self.tail.epoch
     }
 
-    /// Bytes of records that were appended since it was opened.
+    /// Bytes of records appended since the log was opened.
     pub fn appended(&self) -> u64 {
         self.appended
     }
 
-    /// Whether an epoch cannot end now.
+    /// Whether something is in doubt, so that no epoch can end now.
     pub fn doubtful(&self) -> bool {
         self.tail.doubts.first().is_some()
     }
 
-    /// The record of the last epoch; zeros before the first.
+    /// The record of the last epoch, or zeros before the first.
     pub fn epoch_record(&self) -> Last {
         self.tail.epoch_record
     }
@@ -287,13 +292,13 @@ impl Writer {
         Arc::clone(&self.folder)
     }
 
-    /// Before segments are changed.
+    /// Closes the segment before segments are changed.
     pub(super) fn close(&mut self) {
         self.waiting.clear();
         self.segment = None;
     }
 
-    /// After segments were changed: these are left.
+    /// Continues after segments were changed. `live` are the remaining ones.
     pub(super) fn reopen(&mut self, live: &[Segment]) -> Result<(), Error> {
         self.tail = Tail::default();
         self.folded = 0;
@@ -310,7 +315,7 @@ impl Writer {
             Error::Invalid { folder, invalid }
         })?;
         if let Entry::Term(_) = record.entry {
-            // It begins a segment, where it is looked for.
+            // A promotion begins a segment, where readers look for it.
             self.seal()?;
         }
         let before = self.waiting.len();
@@ -375,11 +380,12 @@ impl Writer {
         Error::io(self.folder.path())(io::Error::other(text))
     }
 
-    /// Removes all records behind this one, the last ones first: what a crash leaves of them is a log. Readers that are
-    /// further learn that the log was replaced.
+    /// Removes all records after this one, the last ones first, so that a crash leaves a valid log.
+    /// Readers beyond this record get an error that the log was replaced.
     ///
     /// # Errors
-    /// [`Error::Compacted`] if the record is in what was folded; [`Error::Busy`] while the log is being compacted.
+    /// [`Error::Compacted`] if the record is in the folded part; [`Error::Busy`] while the log is
+    /// being compacted.
     pub fn rewind(&mut self, number: u64) -> Result<(), Error> {
         self.sync()?;
         if number >= self.number() {
@@ -432,7 +438,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A caller who has to know that it is written has called `sync`.
+        // A caller that needs to know whether the records were written has called `sync`.
         let _ = self.flush();
     }
 }

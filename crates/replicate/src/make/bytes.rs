@@ -1,4 +1,4 @@
-//! The bytes of a file: what the log says of them, over what was there before.
+//! Writes the bytes of a file from the log over the old bytes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -17,7 +17,7 @@ const STEP: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct ByteWriter<'a> {
     gate: &'a Gate,
-    /// Bytes that were written.
+    /// The number of bytes written.
     written: &'a mut u64,
 }
 
@@ -26,7 +26,7 @@ impl<'a> ByteWriter<'a> {
         Self { gate, written }
     }
 
-    /// An empty file, which gets what is on the disk; the rest stays a hole.
+    /// Fills an empty file with the allocated ranges. The rest stays a hole.
     pub(super) fn fill(&mut self, to: &File, size: u64, bytes: Bytes<'_>) -> Result<(), Fault> {
         let shared = match bytes.old {
             Some(old) => self.copy(old, to, size, bytes.extents)?,
@@ -35,7 +35,7 @@ impl<'a> ByteWriter<'a> {
         self.say(to, size, bytes.extents, shared)
     }
 
-    /// Changes what is in the file. Done twice, it is done as once.
+    /// Changes the bytes of the file. Repeating the operation has no further effect.
     pub(super) fn rewrite(
         &mut self,
         to: &File,
@@ -49,7 +49,7 @@ impl<'a> ByteWriter<'a> {
         self.say(to, size, extents, true)
     }
 
-    /// What the log says; `over` bytes that are there, or an empty file.
+    /// Writes the bytes of the log over existing bytes, or into an empty file.
     fn say(
         &mut self,
         to: &File,
@@ -79,7 +79,7 @@ impl<'a> ByteWriter<'a> {
                 }
                 contents::Bytes::Hole => {}
                 contents::Bytes::Zeros => {
-                    // Where there is no such thing, reading says zeros all the same.
+                    // Without support for preallocation, a read returns zeros all the same.
                     let flags = FallocateFlags::empty();
                     if let Err(full @ (Errno::NOSPC | Errno::DQUOT)) =
                         fs::fallocate(to, flags, start, end - start)
@@ -96,7 +96,8 @@ impl<'a> ByteWriter<'a> {
         Ok(())
     }
 
-    /// Copies what the log does not describe; true if all of it was shared instead, which takes no place.
+    /// Copies what the log does not describe. Returns true if all of it was shared by a reflink,
+    /// which takes no space.
     fn copy(
         &mut self,
         old: &File,
@@ -153,7 +154,7 @@ impl<'a> ByteWriter<'a> {
     }
 }
 
-/// Zeros over what is there.
+/// Writes zeros over existing bytes.
 fn blank(to: &File, start: u64, end: u64, flags: FallocateFlags) -> Result<(), Fault> {
     match fs::fallocate(to, flags, start, end - start) {
         Ok(()) => return Ok(()),

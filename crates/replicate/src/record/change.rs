@@ -1,9 +1,9 @@
-//! The changes that a record can say: one entry of a table for each, and what each is about.
+//! The changes that a record can contain: one table entry for each, and what each concerns.
 
 use super::field::{Cursor, Field, InvalidRecord, Members, unknown};
 use super::{Attributes, File, Kind, Name, Origin, Part, Xattr};
 
-/// The name of a field in listings, where it is another than in Rust.
+/// The name of a field in listings, if it differs from the name in Rust.
 macro_rules! shown {
     ($field:ident) => {
         stringify!($field)
@@ -13,8 +13,9 @@ macro_rules! shown {
     };
 }
 
-/// Makes the enumeration of changes, their bytes and what listings show of them. An entry has a tag, which begins the
-/// bytes, a name for listings, and the fields in the order of their bytes.
+/// Generates the enumeration of changes, their encoding and their fields in listings. A table entry
+/// has a tag, which is the first byte of the encoding, a name for listings, and the fields in the
+/// order of their encoding.
 macro_rules! changes {
     ($($(#[$doc:meta])* $tag:literal $name:literal $change:ident {
         $($field:ident: $type:ty $(as $shown:literal)?,)*
@@ -26,10 +27,10 @@ macro_rules! changes {
         }
 
         impl Change {
-            /// The first byte of each.
+            /// The first byte of each change.
             pub const TAGS: &[u8] = &[$($tag,)*];
 
-            /// What a listing calls it and shows of it.
+            /// The change's name and fields for listings.
             pub fn describe(&self) -> (&'static str, Members) {
                 let mut members = Members::new();
                 match self {
@@ -40,7 +41,7 @@ macro_rules! changes {
                 }
             }
 
-            /// Appends its bytes.
+            /// Appends the encoded change.
             pub(crate) fn encode(&self, to: &mut Vec<u8>) {
                 match self {
                     $(Self::$change { $($field,)* } => {
@@ -50,7 +51,7 @@ macro_rules! changes {
                 }
             }
 
-            /// Reads what follows a tag.
+            /// Decodes the fields that follow a tag.
             pub(crate) fn decode(tag: u8, from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
                 match tag {
                     $($tag => Ok(Self::$change { $($field: Field::take(from)?,)* }),)*
@@ -63,51 +64,51 @@ macro_rules! changes {
 
 // The other entries of a record have the tags 1, 2 and 14 to 17.
 changes! {
-    /// From here on the file exists: empty, without a name.
+    /// The file exists from here on. It is empty and has no name.
     3 "new" New { file: File, kind: Kind, }
-    /// Its last name and its last user are gone: the inode may be used again.
+    /// The last name and the last user of the file are gone. The inode may be reused.
     4 "gone" Gone { file: File, }
     5 "attributes" Attributes { file: File, attributes: Attributes, }
-    /// All extended attributes that the file has from here on.
+    /// All extended attributes of the file from here on.
     6 "extended" Extended { file: File, all: Vec<Xattr> as "names", }
-    /// The name means this file from here on, whatever it meant before.
+    /// From here on the name refers to this file, whatever it referred to before.
     7 "link" Link { directory: File, name: Name, file: File, }
     8 "unlink" Unlink { directory: File, name: Name, }
-    /// Bytes at an offset. They reach as far as the file does at least: it grows if it must.
+    /// Bytes at an offset. If they reach beyond the end of the file, the file grows.
     9 "data" Data { file: File, offset: u64, origin: Origin, bytes: Vec<u8>, }
-    /// The file's size in bytes: cut off, or longer by zeros.
+    /// The size of the file in bytes. The file is truncated or extended with zeros.
     10 "size" Size { file: File, size: u64, }
-    /// Zeros that take no place on the disk; the size stays.
+    /// Zeros that take no disk space. The size of the file stays the same.
     11 "hole" Hole { file: File, offset: u64, length: u64 as "bytes", }
-    /// From here on this is not known, until it is settled: no epoch in between.
+    /// From here on this part is in doubt, until it is settled. There is no epoch in between.
     12 "doubt" Doubt { file: File, part: Part, }
-    /// What was in doubt has been read from the source, and is said by the records before.
+    /// The part that was in doubt has been read from the source, and the records before contain it.
     13 "settled" Settled { file: File, part: Part, }
 }
 
-/// What a change is about.
+/// What a change concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject<'a> {
-    /// That a file exists, or its state.
+    /// The existence or the state of a file.
     File(File),
-    /// A name in a directory, and the file that it means from then on.
+    /// A name in a directory, and the file that it refers to from then on.
     Entry {
         directory: File,
         name: &'a Name,
         file: Option<File>,
     },
-    /// What is known of a file, which stays as it is.
+    /// What is known of a file. The file itself does not change.
     Knowledge,
 }
 
-/// What a change does to the bytes of a regular file.
+/// The effect of a change on the bytes of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit<'a> {
-    /// These are at the offset. The file grows if it must.
+    /// Writes these bytes at the offset. The file grows if necessary.
     Write { offset: u64, bytes: &'a [u8] },
-    /// Zeros without blocks on the disk from the offset on, as far as the file reaches.
+    /// Makes a hole from the offset on, at most up to the end of the file.
     Hole { offset: u64, length: u64 },
-    /// The file has this size: cut off, or with a hole behind what it had.
+    /// Sets the size of the file: truncates it, or extends it with a hole.
     Resize { size: u64 },
 }
 
@@ -142,7 +143,7 @@ impl Change {
         }
     }
 
-    /// The file whose content or attributes it is about, or what is known of them.
+    /// The file whose content or attributes the change concerns, or the knowledge of them.
     pub(crate) fn of_state(&self) -> Option<File> {
         match *self {
             Self::Attributes { file, .. }
@@ -157,7 +158,8 @@ impl Change {
         }
     }
 
-    /// The file whose bytes it changes, and how; none of a change that leaves bytes as they are.
+    /// The file whose bytes the change affects, and the effect. `None` for a change that leaves
+    /// bytes as they are.
     pub fn edit(&self) -> Option<(File, Edit<'_>)> {
         match *self {
             Self::Data {
@@ -185,7 +187,7 @@ impl Change {
 }
 
 impl Edit<'_> {
-    /// Where what it changes begins, and where it ends.
+    /// The start and the end of the affected range.
     pub fn range(&self) -> (u64, u64) {
         match *self {
             Self::Write { offset, bytes } => (offset, offset.saturating_add(bytes.len() as u64)),
@@ -194,7 +196,7 @@ impl Edit<'_> {
         }
     }
 
-    /// What the range has afterwards; none stands for zeros.
+    /// The bytes of the range afterwards. `None` stands for zeros.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Write { bytes, .. } => Some(bytes),

@@ -1,26 +1,26 @@
-//! The fields of a record: how each is written as bytes, and how it is shown. Integers are little-endian, and each
-//! list and string follows its length. Bytes may come from anybody: what does not fit is an error before anything is
-//! allocated for it.
+//! The fields of a record: their encoding and their form in listings. Integers are little-endian,
+//! and each list and string follows its length. The bytes are untrusted: a length that does not fit
+//! is an error before anything is allocated for it.
 
 use serde_json::{Map, Value};
 
 use super::{Attributes, File, Kind, Name, NoName, Origin, Part, Xattr};
 
-/// What a listing shows of a record, by name.
+/// The fields of a record in a listing, by name.
 pub type Members = Map<String, Value>;
 
 pub(crate) trait Field: Sized {
-    /// Appends its bytes.
+    /// Appends the encoded field.
     fn put(&self, to: &mut Vec<u8>);
 
-    /// Reads it from where the cursor is.
+    /// Decodes the field at the cursor.
     fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord>;
 
-    /// Adds it under this name; a field of several values has names for them.
+    /// Adds the field under this name. A field with several values has a name for each.
     fn show(&self, name: &str, to: &mut Members);
 }
 
-/// Bytes that are no record.
+/// Bytes that are not a valid record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRecord {
     #[error("a record ends too early")]
@@ -37,7 +37,7 @@ pub enum InvalidRecord {
     Name(#[from] NoName),
 }
 
-/// Bytes that are still to be read.
+/// Bytes that have not been read yet.
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -79,7 +79,8 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend(bytes);
 }
 
-/// A length that four bytes cannot say makes a record that the log refuses as too large.
+/// A length that does not fit into four bytes results in a record that the log rejects as too
+/// large.
 fn length(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -106,7 +107,7 @@ impl Field for u64 {
     }
 }
 
-/// Shown by their number.
+/// Listings show the number of bytes.
 impl Field for Vec<u8> {
     fn put(&self, to: &mut Vec<u8>) {
         put_bytes(to, self);
@@ -280,7 +281,7 @@ impl Field for Attributes {
     }
 }
 
-/// Shown by their names.
+/// Listings show the names.
 impl Field for Vec<Xattr> {
     fn put(&self, to: &mut Vec<u8>) {
         to.extend(length(self.len()));
@@ -291,7 +292,7 @@ impl Field for Vec<Xattr> {
     }
 
     fn take(from: &mut Cursor<'_>) -> Result<Self, InvalidRecord> {
-        // Grown as they are found: the number of them is only a claim.
+        // The vector grows with the entries found, because the number of them is untrusted.
         let mut all = Self::new();
         for _ in 0..from.u32()? {
             all.push((from.bytes()?.to_vec(), from.bytes()?.to_vec()));

@@ -1,24 +1,25 @@
-//! Which directory tree a log is of, so that a capture does not write the changes of another one into it.
+//! The identity of a log's tree, which keeps a capture from writing the changes of another tree
+//! into the log.
 
 use std::fmt::{self, Write as _};
 
 use super::field::{Cursor, Field, InvalidRecord, Members};
 
-/// The identity of a source tree, beside its root's inode.
+/// The identity of a source tree, beside the inode of its root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// The path that the capture was given. It tells people where the tree was; no decision depends on it.
+    /// The path that was given to the capture. It is only for people; no decision depends on it.
     pub path: Vec<u8>,
     /// The type of its file system, such as `ext4`.
     pub file_system: String,
-    /// The UUID of the file system, on btrfs followed by the subvolume's number (a little-endian u64). Empty where
-    /// the kernel does not tell.
+    /// The UUID of the file system, followed on btrfs by the subvolume's number (a little-endian
+    /// u64). Empty if the kernel does not report a UUID.
     pub volume: Vec<u8>,
 }
 
 impl Source {
-    /// Whether both are on the same file system, as far as both tell: a kernel that tells more than an earlier one
-    /// does not make it another.
+    /// Whether both are on the same file system, as far as it is known of both. A newer kernel that
+    /// reports more than an older one does not change the identity.
     pub fn is_on_volume_of(&self, other: &Self) -> bool {
         let comparable = !self.volume.is_empty() && self.volume.len() == other.volume.len();
         self.file_system == other.file_system && (!comparable || self.volume == other.volume)
@@ -31,7 +32,7 @@ impl Source {
             if matches!(at, 4 | 6 | 8 | 10 | 16) {
                 text.push('-');
             }
-            // A string takes anything.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
         text
@@ -58,7 +59,7 @@ impl Source {
     }
 }
 
-/// Its file system: type and volume.
+/// Displays the file system: its type and volume.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file_system)?;

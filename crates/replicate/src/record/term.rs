@@ -1,19 +1,19 @@
-//! Which tree may continue a log, and what its files are called there.
+//! A promotion: which tree continues a log, and the identifiers of its files.
 
 use std::collections::BTreeMap;
 
 use super::field::{Cursor, Field, InvalidRecord, Members};
 use super::{File, Source};
 
-/// A promotion: from here on, the log is continued by another tree. The first tree of a log has term 1, without a
-/// record.
+/// A promotion: from here on, another tree continues the log. The first tree of a log has term 1
+/// and no such record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Higher than that of every earlier record.
+    /// Higher than the number of every earlier term.
     pub number: u64,
-    /// The epoch that the tree was when it was promoted: the log's last one.
+    /// The log's last epoch, and the state of the tree when it was promoted.
     pub epoch: u64,
-    /// When that was written, in nanoseconds since 1970.
+    /// When that epoch was written, in nanoseconds since 1970.
     pub epoch_ns: u64,
     /// The root of the promoted tree, and its file system.
     pub root: File,
@@ -21,7 +21,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// Of a log without such a record.
+    /// The term of a log without such a record.
     pub const FIRST: u64 = 1;
 
     pub(crate) fn put(&self, to: &mut Vec<u8>) {
@@ -50,15 +50,15 @@ impl Term {
     }
 }
 
-/// What files are called from some record on, by what they were called before.
+/// The identifiers of files from some record on, by the former identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Renumbering(BTreeMap<File, File>);
 
-/// No file is called so.
+/// A generation that no file has.
 const NO_FILE: u32 = u32::MAX - 1;
 
 impl Renumbering {
-    /// Follows a record; all of it once the last one has come.
+    /// Adds a record. Returns the complete renumbering after the last one.
     pub(crate) fn follow(&mut self, pairs: &[(File, File)], last: bool) -> Option<Self> {
         self.0.extend(pairs.iter().copied());
         last.then(|| std::mem::take(self))
@@ -80,14 +80,14 @@ impl Renumbering {
         self.0.get(&before).copied()
     }
 
-    /// Whether no two files are called the same.
+    /// Whether no two files have the same identifier.
     pub(crate) fn is_distinct(&self) -> bool {
         let mut names: Vec<_> = self.0.values().collect();
         names.sort_unstable();
         names.windows(2).all(|pair| pair.first() != pair.last())
     }
 
-    /// Also calls these files something, that no other one is called.
+    /// Gives these files unused identifiers if they have none yet.
     pub(crate) fn cover(&mut self, files: impl Iterator<Item = File>) {
         let mut free = u64::MAX;
         for file in files {
@@ -109,7 +109,7 @@ impl Renumbering {
         self.0.insert(before, after);
     }
 
-    /// As records say it, so many in each.
+    /// The pairs for records, with `each` pairs per record.
     pub(crate) fn pairs(self, each: usize) -> Vec<Vec<(File, File)>> {
         let all: Vec<_> = self.0.into_iter().collect();
         all.chunks(each).map(<[_]>::to_vec).collect()

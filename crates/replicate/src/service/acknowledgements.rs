@@ -1,5 +1,5 @@
-//! How much of a log its replicas do not have: told by the parts that ship it, asked by the part that
-//! writes it.
+//! Tracks how much of a log its replicas lack. The parts that ship the log report it, and the part
+//! that writes the log reads it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -7,24 +7,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::status::Progress;
 
-/// Into so many steps what counts as caught up is divided.
+/// The number of steps into which the distance that counts as caught up is divided.
 const STEPS: u64 = 256;
 
 #[derive(Debug)]
 pub(super) struct Acknowledgements {
-    /// Bytes. A replica counts from when it is no farther behind: one that gets all of a long log is waited
-    /// for by nobody.
+    /// In bytes. A replica counts once it is no further behind than this, so that one that still
+    /// receives a long log delays nothing.
     within: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The log's last record, and the bytes that were written with it.
+    /// The log's last record, and the bytes written up to it.
     last: WrittenEpochs,
-    /// Others, in their order.
+    /// Earlier records in order, with the bytes written up to each.
     marks: VecDeque<WrittenEpochs>,
-    /// By the part that ships to them, and their address.
+    /// The replicas, by the part that ships to them and their address.
     replicas: BTreeMap<(String, Option<SocketAddr>), Replica>,
 }
 
@@ -36,7 +36,7 @@ struct WrittenEpochs {
 
 #[derive(Clone, Copy, Debug)]
 struct Replica {
-    /// The last record that is on its disk.
+    /// The last record on the replica's disk.
     number: u64,
     counts: bool,
 }
@@ -49,8 +49,8 @@ impl Acknowledgements {
         }
     }
 
-    /// The log's last record, and the bytes that this process has written with it. What is written before
-    /// the log has its tree is a copy, and nothing that happens.
+    /// Reports the log's last record, and the bytes that this process has written up to it. Bytes
+    /// written before the log has its tree are the first copy, and do not count.
     pub(super) fn wrote(&self, number: u64, bytes: u64, ready: bool) {
         let state = &mut *self.state();
         state.last = WrittenEpochs { number, bytes };
@@ -71,7 +71,7 @@ impl Acknowledgements {
         state.forget(self.within);
     }
 
-    /// How far a part is that ships the log; none if it has stopped.
+    /// Reports the progress of a part that ships the log. `None` if the part has stopped.
     pub(super) fn report(&self, part: &str, progress: Option<&Progress>) {
         let reached: Vec<_> = match progress {
             Some(Progress::Serve(_, status)) => {
@@ -103,14 +103,14 @@ impl Acknowledgements {
         }
     }
 
-    /// Bytes that the slowest replica does not have, of those that count.
+    /// The bytes that the slowest replica lacks, among those that count.
     pub(super) fn unconfirmed(&self) -> u64 {
         let state = self.state();
         let slowest = state.slowest();
         slowest.and_then(|number| state.behind(number)).unwrap_or(0)
     }
 
-    /// Who is far behind counts no more, until it has caught up.
+    /// Ignores replicas that are far behind until they have caught up.
     pub(super) fn let_go(&self) {
         let state = &mut *self.state();
         let mut replicas = std::mem::take(&mut state.replicas);
@@ -122,13 +122,13 @@ impl Acknowledgements {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whole between any two statements.
+        // The state is consistent between any two statements, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Bytes behind a record, rounded up; none if so much that it is not known.
+    /// The bytes after a record, rounded up. `None` if it is too far back to be known.
     fn behind(&self, number: u64) -> Option<u64> {
         if number >= self.last.number {
             return Some(0);
@@ -143,7 +143,8 @@ impl State {
         counting.map(|replica| replica.number).min()
     }
 
-    /// Marks that nobody asks for: those before the slowest replica and farther away than `within`.
+    /// Removes marks that are not needed: those before the slowest replica and further back than
+    /// `within`.
     fn forget(&mut self, within: u64) {
         let slowest = self.slowest().unwrap_or(u64::MAX);
         while let Some(second) = self.marks.get(1)

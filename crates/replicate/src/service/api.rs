@@ -13,10 +13,10 @@ struct AllowDelete {
     part: Option<String>,
 }
 
-/// Carries out one request.
+/// Handles one request.
 ///
 /// # Errors
-/// No such method, wrong parameters, or what the method refuses.
+/// There is no such method, the parameters are wrong, or the method refuses.
 pub fn handle(service: &Service, request: &Request) -> Result<Value, Error> {
     match request.method.as_str() {
         "status" => serde_json::to_value(service.status()).map_err(Error::failed),

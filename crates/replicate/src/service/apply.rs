@@ -1,4 +1,4 @@
-//! A replica's tree, kept up to date from a log.
+//! Keeps the tree of a replica up to date from a log.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,17 +13,17 @@ use crate::verify::{Scope, SyncPoint};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub log: PathBuf,
-    /// Made if there is none.
+    /// Created if there is none.
     pub to: PathBuf,
     pub options: Options,
-    /// Makes a replica anew that cannot go on: of another log, or of an epoch that the log does not have
-    /// any more.
+    /// Builds a replica anew that cannot continue, because it is of another log, or of an epoch
+    /// that the log no longer has.
     pub anew: bool,
-    /// How long a round of a check beside it takes; none for no check.
+    /// The length of a round of the check beside it. `None` for no check.
     pub check: Option<Duration>,
 }
 
-/// How often a step is tried again that found no room.
+/// How often a step is retried for which there was no space.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A replica that is being kept up to date.
@@ -34,32 +34,33 @@ pub struct Applying {
     replica: Replica,
     done: Done,
     check: Option<Check>,
-    /// When there was no room for the next step.
+    /// When there was not enough space for the next step.
     full: Option<Instant>,
 }
 
-/// Why the next step is not begun. The replica stays as it is, and nothing is lost.
+/// Why the next step is not started. The replica stays as it is, and nothing is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub why: String,
-    /// It would remove most of the files: it goes on when that is allowed, or when a later epoch has them again.
-    /// Otherwise there is no room: it goes on when there is.
+    /// If true, the step would remove most of the files, and continues when that is allowed or a
+    /// later epoch has the files again. If false, there is no space, and it continues when there
+    /// is.
     pub deletes: bool,
 }
 
-/// All that was done since the start.
+/// What was done since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pub steps: u64,
     pub names: u64,
     pub bytes: u64,
     pub repaired: u64,
-    /// What was left out, each time that it was.
+    /// What was omitted, counted each time.
     pub left: SkipCounts,
-    /// Between the last epoch's record and its being shown.
+    /// The time from the record of the last epoch until the tree shows it.
     pub lag: Duration,
     pub last: StepReport,
-    /// What a check beside it has found.
+    /// The results of the check beside it.
     pub checked: Option<CheckReport>,
     pub hold: Option<Hold>,
 }
@@ -79,7 +80,7 @@ impl Settings {
         })
     }
 
-    /// What an error is where the gate was closed meanwhile.
+    /// Maps an error that was caused by closing the gate.
     fn cut_off(&self, error: apply::Error) -> apply::Error {
         match self.options.gate.is_closed() {
             true => apply::Error::Ended(self.to.clone()),
@@ -87,7 +88,7 @@ impl Settings {
         }
     }
 
-    /// Takes the replica up.
+    /// Opens the replica.
     ///
     /// # Errors
     /// [`Error::Input`] if there is no such log; [`Error::Apply`].
@@ -124,7 +125,8 @@ impl Settings {
 }
 
 impl Applying {
-    /// Applies the last epoch that there is by now, or this one. False: there was nothing to do.
+    /// Applies the log's last epoch so far, or the epoch `up_to`. Returns false if there was
+    /// nothing to do.
     ///
     /// # Errors
     /// [`Error::Apply`], [`Error::Watch`]
@@ -147,8 +149,9 @@ impl Applying {
         Ok(applied.is_some())
     }
 
-    /// As [`Self::step`] to the last epoch, but a step that would remove most of the files, or finds no room, is no
-    /// error: [`Done::hold`] says why the replica stays as it is, and a later call tries again.
+    /// As [`Self::step`] to the last epoch, but it is no error if the step would remove most of the
+    /// files or there is no space for it. [`Done::hold`] then has the reason, and a later call
+    /// tries again.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -181,7 +184,7 @@ impl Applying {
         self.replica.allow_delete_once();
     }
 
-    /// Until the log may have grown, or this long.
+    /// Waits until the log may have grown, or this long.
     ///
     /// # Errors
     /// [`Error::Watch`]
@@ -193,7 +196,7 @@ impl Applying {
         &self.done
     }
 
-    /// Ends in good order: the next run can trust the tree.
+    /// Ends cleanly, so that the next run can trust the tree.
     ///
     /// # Errors
     /// [`Error::Apply`]

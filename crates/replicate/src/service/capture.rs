@@ -1,4 +1,4 @@
-//! A tree's changes into a log, under the log's numbers.
+//! Captures the changes of a tree into a log.
 
 mod log_output;
 mod open;
@@ -26,41 +26,42 @@ pub(super) use log_output::now_ns;
 use open::OpenFiles;
 pub use open::{Open, OpenPart};
 
-/// At the end, what has happened until then is waited for at most this long.
+/// How long the end waits for an epoch with everything that has happened.
 const LAST: Duration = Duration::from_secs(30);
-/// Of a ring: a record of the largest class has to fit in.
+/// The smallest ring, in bytes. An event of the largest size has to fit.
 const MIN_RING: u32 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub tree: PathBuf,
-    /// Made if there is none; one that is there is written on.
+    /// Created if there is none. An existing log is continued.
     pub log: PathBuf,
-    /// Copies the whole tree into a log that is there, instead of comparing it with that; the log may be of another
-    /// tree.
+    /// Copies the whole tree into an existing log instead of comparing it with the log. The log may
+    /// be of another tree.
     pub fresh: bool,
     /// As [`Options::journal`].
     pub journal: bool,
-    /// What is looked for where the file system tells nothing of it.
+    /// Operations that may be missed where the file system does not report them.
     pub allow: Vec<Unseen>,
-    /// How long a round of a check beside it takes; none for no check.
+    /// The length of a round of the check beside it. `None` for no check.
     pub check: Option<Duration>,
-    /// Which names of the tree the log has.
+    /// The names of the tree that the log contains.
     pub patterns: Patterns,
     /// As [`Options::ring_bytes`].
     pub ring_bytes: u32,
-    /// Keep a journal in this folder of a BPF file system, which outlives the capture.
+    /// Keeps a journal that outlives the capture in this folder of a BPF file system.
     pub pin: Option<PathBuf>,
-    /// How far it may be behind; what finds no room in the ring is counted and read back if nothing is said.
+    /// How far the capture may be behind. Without this, events that do not fit into the ring are
+    /// counted and their files are read back.
     pub bounded: Option<Bound>,
     /// As [`Options::rate_limit`].
     pub rate_limit: Option<NonZeroU64>,
-    /// About how large the log may become, in bytes: beyond that, what is old is folded. As large as it likes if
-    /// nothing is said.
+    /// The approximate size limit of the log in bytes. Beyond it, the oldest part is folded.
+    /// Without this, the log grows without limit.
     pub keep: Option<u64>,
 }
 
-/// What a file system may tell nothing of.
+/// Operations that a file system may not report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unseen {
@@ -69,7 +70,7 @@ pub enum Unseen {
 }
 
 impl Unseen {
-    /// As the operation is called that shows it.
+    /// The name of the operation that tests for it.
     fn name(self) -> &'static str {
         match self {
             Self::Mmap => "mmap",
@@ -77,33 +78,33 @@ impl Unseen {
     }
 }
 
-/// How far a capture and its log are.
+/// The progress of a capture and its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureProgress {
-    /// With the epoch as the log numbers it.
+    /// The progress, with the epoch as the log numbers it.
     pub progress: Progress,
     /// The log's last record.
     pub number: u64,
     /// Whether the log has the tree by now.
     pub ready: bool,
-    /// Records that no epoch has yet, and for how long there have been some.
+    /// The number of records after the last epoch, and how long there have been any.
     pub lag_records: u64,
     pub lag: Duration,
-    /// What a check beside it has found.
+    /// The results of the check beside it.
     pub checked: Option<CheckReport>,
-    /// Where it is bounded.
+    /// The back-pressure, if the capture is bounded.
     pub pressure: Option<Pressure>,
-    /// What of the tree is in doubt; nothing is listed while much is read at once.
+    /// The parts of the tree that are in doubt. They are not listed while many are read at once.
     pub open: Open,
-    /// Files that the last epoch has an earlier state of.
+    /// Files that the last epoch has in an earlier state.
     pub stale: Stale,
 }
 
 impl Settings {
-    /// Whether it can begin, as far as that takes no time.
+    /// Checks whether the capture can begin, as far as that takes no time.
     ///
     /// # Errors
-    /// [`Error::Input`] for a log in its own tree, [`Error::Capture`].
+    /// [`Error::Input`] for a log within its own tree, [`Error::Capture`].
     pub fn check(&self) -> Result<(), Error> {
         let (log, tree) = (self.log.display(), self.tree.display());
         let there = self.tree.canonicalize();
@@ -118,7 +119,7 @@ impl Settings {
         log::check_new(&self.log)?;
         self.agree()?;
         match Capture::check(&self.tree, &self.options([0; 16])) {
-            // What is there may be the place that a file system is to be mounted on.
+            // The directory may be a mount point whose file system is not mounted yet.
             Err(error @ capture::Error::Silent { .. }) => {
                 self.read_log()?;
                 Err(error.into())
@@ -127,7 +128,8 @@ impl Settings {
         }
     }
 
-    /// Whether what is asked for goes together, the ring can be one, and the cgroup be frozen.
+    /// Checks that the settings are compatible, that the ring can have its size, and that the
+    /// cgroup can be frozen.
     ///
     /// # Errors
     /// [`Error::Input`], [`Error::Freezer`]
@@ -153,10 +155,11 @@ impl Settings {
         self.bounded.as_ref().map_or(Ok(()), Bound::check)
     }
 
-    /// What the log says that is taken up; none where there is none yet, or it begins anew.
+    /// Reads the log to be continued. `None` if there is none yet, or it starts anew.
     ///
     /// # Errors
-    /// [`Error::Log`], and [`Error::Capture`] where it is of another tree: before anything is written, to either.
+    /// [`Error::Log`], and [`Error::Capture`] if it is of another tree. Nothing has been written to
+    /// either then.
     fn read_log(&self) -> Result<Option<LogState>, Error> {
         if !self.log.is_dir() {
             return Ok(None);
@@ -170,7 +173,7 @@ impl Settings {
         Ok(Some(log))
     }
 
-    /// For a log with this number.
+    /// The options for a log with this id.
     fn options(&self, id: [u8; 16]) -> Options {
         let log = self.log.clone();
         let pin = |folder| Pin { folder, log, id };
@@ -201,7 +204,7 @@ impl Settings {
         })
     }
 
-    /// Says what below the tree is not followed.
+    /// Warns about mounts below the tree, which are not followed.
     fn warn(&self) -> Result<(), Error> {
         let listed = Capture::mounted_below(&self.tree);
         let listed = listed.map_err(|cause| capture::Error::Io {
@@ -217,7 +220,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Tries whether all that a program may do is seen here.
+    /// Tests whether all operations of programs are seen on this file system.
     fn seen(&self) -> Result<(), Error> {
         let seen = match coverage::quick(&self.tree) {
             Ok(seen) => seen,
@@ -245,7 +248,7 @@ impl Settings {
 }
 
 impl CaptureProgress {
-    /// Whether the log has all that had happened when the step began.
+    /// A sync point, if the log has everything that had happened when the step began.
     fn caught(&self, at: SystemTime) -> Option<SyncPoint> {
         let none = self.lag_records == 0 && self.progress.waiting == 0;
         let known = self.progress.doubtful == 0 && self.progress.held.is_none();
@@ -258,7 +261,8 @@ impl CaptureProgress {
 /// A tree that is being captured into its log.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Ends first: what waits when nobody reads the ring any more is no reason to freeze anybody.
+    /// Ends first, so that events that wait after the capture has stopped reading the ring do not
+    /// freeze the application.
     freezer: Option<Freezer>,
     capture: Capture,
     written: LogOutput,
@@ -268,22 +272,23 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Takes the log up where it ends, or begins it. The calling thread is the one that is to write it: it
-    /// interrupts nobody from now on (`SCHED_BATCH`).
+    /// Continues the log, or starts it. The calling thread must be the one that writes the log.
+    /// From now on it does not preempt other threads (`SCHED_BATCH`).
     ///
     /// # Errors
-    /// [`Error::Input`], [`Error::Capture`], [`Error::Coverage`], [`Error::Invisible`], [`Error::Log`],
-    /// and where it is bounded [`Error::Freezer`], [`Error::Watchdog`], [`Error::Thread`].
+    /// [`Error::Input`], [`Error::Capture`], [`Error::Coverage`], [`Error::Invisible`],
+    /// [`Error::Log`]. If it is bounded, also [`Error::Freezer`], [`Error::Watchdog`],
+    /// [`Error::Thread`].
     pub fn begin(settings: &Settings) -> Result<Self, Error> {
         Self::shipped(settings, None)
     }
 
-    /// As [`Self::begin`], with replicas of the log, whose lag is bounded, too.
+    /// As [`Self::begin`], with the replicas of the log, whose lag is bounded as well.
     pub(super) fn shipped(
         settings: &Settings,
         confirmed: Option<Arc<Acknowledgements>>,
     ) -> Result<Self, Error> {
-        // First what takes no time, and most often is the reason why it cannot be done.
+        // The quick checks come first, because they find the most frequent errors.
         settings.check()?;
         let log = settings.read_log()?;
         settings.warn()?;
@@ -306,8 +311,8 @@ impl Recorder {
             Freezer::start(bounded, held, backlog)
         });
         let freezer = freezer.transpose()?;
-        // It is woken by the application's writes, and may wait until that has done what it is at. One that
-        // may not ask for this only costs more.
+        // The application's writes wake this thread, which may wait until the application has done
+        // its work. If the call is not permitted, the capture only costs more.
         let _ = sys::sched::batch();
         Ok(Self {
             freezer,
@@ -322,7 +327,7 @@ impl Recorder {
     fn open(settings: &Settings, log: Option<LogState>) -> Result<(Capture, LogOutput), Error> {
         let mut written = LogOutput::open(settings)?;
         let options = settings.options(written.writer.id());
-        // Another writer may have gone on with it since it was read.
+        // Another writer may have appended to the log since it was read.
         let log = log.filter(|log| log.number() == written.writer.number());
         let capture = if settings.fresh {
             written.numbered_from = written.before;
@@ -335,21 +340,23 @@ impl Recorder {
         Ok((capture, written))
     }
 
-    /// Waits until there is something to write, for as long as an epoch takes at most; not when `also` is readable.
+    /// Waits until there is something to write, at most as long as an epoch takes. Returns early
+    /// when `also` becomes readable.
     ///
     /// # Errors
     /// [`Error::Capture`]
     pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), Error> {
-        // What waits to be read is what freezes an application.
+        // A full ring freezes the application, so it must be read more often.
         let most = self.freezer.as_ref().map_or(Duration::MAX, |_| INTERVAL);
         Ok(self.capture.wait(most, also).map(drop)?)
     }
 
-    /// Writes what has happened since the last call. Does not wait: see [`Self::wait`]. It may read for long, a
-    /// whole tree at first: `meanwhile` hears how far it is, and breaks a first copy off.
+    /// Writes what has happened since the last call. Does not wait: see [`Self::wait`]. It may read
+    /// for long, the first time a whole tree. `meanwhile` receives the progress and can abort a
+    /// first copy.
     ///
     /// # Errors
-    /// [`Error::Capture`] or [`Error::Log`]; it is over then.
+    /// [`Error::Capture`] or [`Error::Log`]. The capture has then ended.
     pub fn step(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<CaptureProgress, Error> {
         let (began, capture) = (SystemTime::now(), &mut self.capture);
         let (freezer, check) = (self.freezer.as_ref(), self.check.as_ref());
@@ -386,7 +393,8 @@ impl Recorder {
         Ok(captured)
     }
 
-    /// Writes what has happened until now, with an epoch that has it. False: none had it in time.
+    /// Writes what has happened until now, with an epoch that contains it. Returns false if no
+    /// epoch contained it in time.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -407,7 +415,7 @@ impl Recorder {
     }
 }
 
-/// That no epoch had the last changes in time.
+/// The error that no epoch contained the last changes in time.
 pub fn unfinished(captured: &CaptureProgress) -> Error {
     let (seconds, epoch) = (LAST.as_secs(), captured.progress.epoch);
     Error::Unfinished(format!(

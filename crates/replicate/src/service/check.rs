@@ -1,5 +1,6 @@
-//! A slow check beside a capture or a replica: round after round, all names of the tree are compared with the log.
-//! What differs and has rested is said and counted, and a capture reads it again.
+//! A slow check beside a capture or a replica: round after round, it compares all names of the tree
+//! with the log. Differences in names that have stopped changing are reported and counted, and a
+//! capture reads them again.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,13 @@ use crate::verify::{
 
 /// The shortest round.
 const MIN_ROUND: Duration = Duration::from_secs(1);
-/// Into so many pieces a round is cut at most, and a piece is so much at least, in bytes.
+/// The most pieces of a round, and the smallest piece in bytes.
 const PIECES: u64 = 64;
 const MIN_RATE: u64 = 4 << 20;
-/// A piece is read at this rate at most, unless that were too slow for the round: bytes in a second.
+/// The highest rate at which a piece is read, in bytes per second, unless the round needs a higher
+/// one.
 const RATE: u64 = 8 << 20;
-/// After an error, until it begins anew.
+/// How long to wait after an error before starting again.
 const ANEW: Duration = Duration::from_secs(30);
 
 /// What is compared, and how.
@@ -31,28 +33,28 @@ pub(super) struct Settings {
     pub(super) tree: PathBuf,
     pub(super) log: PathBuf,
     pub(super) scope: Scope,
-    /// Who owns the tree is the truth, and the log is to have it; otherwise the log is.
+    /// If true, the tree is correct and the log has to agree with it. Otherwise the log is correct.
     pub(super) source: bool,
     pub(super) round: Duration,
 }
 
-/// What a check has found since it began.
+/// The results of a check since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Times that all of the tree was looked at.
+    /// How many times the whole tree was examined.
     pub rounds: u64,
     pub names: u64,
-    /// Bytes that were read of the tree.
+    /// Bytes read from the tree.
     pub bytes: u64,
-    /// Names that were not as the log said, and had rested.
+    /// Names that differed from the log after they had stopped changing.
     pub differences: u64,
-    /// Those of them that are by now as the log says.
+    /// Those of them that agree with the log by now.
     pub mended: u64,
-    /// Names that did not rest while they were looked at.
+    /// Names that did not stop changing while they were examined.
     pub undecided: u64,
 }
 
-/// A check at work; dropping it ends it.
+/// A running check. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Check {
     shared: Arc<Shared>,
@@ -65,16 +67,16 @@ struct Shared {
     told: Mutex<SharedState>,
 }
 
-/// What the two threads tell each other.
+/// The state shared by the two threads.
 #[derive(Debug, Default)]
 struct SharedState {
     caught: Option<SyncPoint>,
-    /// Of a source: to be read again.
+    /// Differences in a source, to be read again.
     suspects: Vec<Differing>,
     checked: CheckReport,
 }
 
-/// The checking thread's own.
+/// The state of the checking thread.
 #[derive(Debug)]
 struct Checking {
     shared: Arc<Shared>,
@@ -95,7 +97,7 @@ impl Settings {
 }
 
 impl Check {
-    /// Begins to look at the tree once it is told that this and the log agree.
+    /// Starts the check. It examines the tree once it is told that the tree and the log agree.
     ///
     /// # Errors
     /// [`Error::Thread`]
@@ -113,14 +115,14 @@ impl Check {
         })
     }
 
-    /// Tells it of a moment, if this is one, at which the log had all that the tree had.
+    /// Reports a moment, if this is one, at which the log contained everything in the tree.
     pub(super) fn tell(&self, caught: Option<SyncPoint>) -> CheckReport {
         let mut told = self.shared.state();
         told.caught = caught.or(told.caught);
         told.checked
     }
 
-    /// Has what differs read again.
+    /// Makes the capture read again what differs.
     pub(super) fn mend(&self, capture: &mut Capture) {
         let suspects = std::mem::take(&mut self.shared.state().suspects);
         for one in suspects {
@@ -133,7 +135,7 @@ impl Drop for Check {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = thread.join();
         }
     }
@@ -141,7 +143,7 @@ impl Drop for Check {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, SharedState> {
-        // Whole between any two statements.
+        // The state is consistent between any two statements, so a poisoned lock is usable.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +151,7 @@ impl Shared {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// False: the end came first.
+    /// Waits. Returns false if the check is to end before.
     fn wait(&self, until: Instant) -> bool {
         while !self.ended() {
             let left = until.saturating_duration_since(Instant::now());
@@ -163,7 +165,8 @@ impl Shared {
 }
 
 impl Checking {
-    /// Until it is to end. An error, of a log that is compacted meanwhile above all, begins it anew.
+    /// Runs until the check is to end. An error makes it start anew; the most frequent cause is a
+    /// compaction of the log meanwhile.
     fn work(&self) {
         let mut said = String::new();
         loop {
@@ -201,7 +204,7 @@ impl Checking {
         }
     }
 
-    /// One round; false where it is to end.
+    /// Runs one round. Returns false if the check is to end.
     fn one(&self, rolling: &mut Rolling) -> Result<bool, verify::Error> {
         let began = Instant::now();
         let all = rolling.work().max(1);
@@ -219,7 +222,7 @@ impl Checking {
             }
             reached = reached.saturating_add(piece).min(all);
             let due = if round { all } else { reached };
-            // What the round takes of time, it takes in equal parts.
+            // The pieces are spread evenly over the time of the round.
             let until = began + self.settings.round.mul_f64(due as f64 / all as f64);
             if !self.pass(rolling, until)? {
                 return Ok(false);
@@ -230,7 +233,7 @@ impl Checking {
         }
     }
 
-    /// Until the next piece is due, what was not equal is looked at again.
+    /// Until the next piece is due, examines again what was not equal.
     fn pass(&self, rolling: &mut Rolling, until: Instant) -> Result<bool, verify::Error> {
         loop {
             if rolling.is_open() {
@@ -253,7 +256,8 @@ impl Checking {
         }
     }
 
-    /// The last moment at which the log had everything; none where the end came first.
+    /// Waits for the last moment at which the log had everything. `None` if the check is to end
+    /// before.
     fn caught(&self) -> Option<SyncPoint> {
         while !self.shared.ended() {
             let caught = self.shared.state().caught;
@@ -272,7 +276,7 @@ impl Checking {
         }
     }
 
-    /// Says and counts what a look has found, and hands it on; false where it was ended.
+    /// Reports, counts and hands on the results of a piece. Returns false if the piece was aborted.
     fn take(&self, looked: RoundReport) -> bool {
         let source = self.settings.source;
         let (not, again, still) = match source {
@@ -311,7 +315,7 @@ impl Checking {
         !looked.ended
     }
 
-    /// On one line, whatever it is called.
+    /// The path in one line, whatever characters it has.
     fn path(&self, below: &Path) -> String {
         let path = match below.as_os_str().is_empty() {
             true => self.settings.tree.clone(),
@@ -324,17 +328,17 @@ impl Checking {
     }
 }
 
-/// How fast a piece is read.
+/// Limits the rate at which a piece is read.
 #[derive(Debug)]
 struct Pace {
     began: Instant,
-    /// In bytes a second; a name counts as some.
+    /// In bytes per second. Each name counts as a fixed number of bytes.
     rate: f64,
 }
 
 impl Pace {
     fn new(all: u64, round: Duration) -> Self {
-        // Twice as fast as it has to be, so that a piece is done before the next one is due.
+        // Twice the required rate, so that a piece is done before the next one is due.
         let needed = 2.0 * all as f64 / round.as_secs_f64();
         Self {
             began: Instant::now(),
@@ -351,7 +355,7 @@ impl Pace {
     }
 }
 
-/// What is to be read of a file of which this differs; its directory's names always are.
+/// The parts of a file to read for these differences. The names of its directory are always read.
 fn parts(all: &[Difference]) -> Vec<Part> {
     let mut parts = Vec::new();
     for one in all {

@@ -1,4 +1,4 @@
-//! The configuration of a service: its shape, and every complaint with its line.
+//! The configuration of a service: its format, and its errors with their lines.
 
 mod sections;
 
@@ -13,7 +13,7 @@ use super::part::{Job, Part};
 use super::{Error as Refused, loops, place};
 use sections::{Apply, Capture, Publish, Receive, Section, Serve};
 
-/// Where the control socket is by default.
+/// The default path of the control socket.
 pub const CONTROL: &str = "/run/lowroad-replicate/replicate.sock";
 
 /// A checked configuration.
@@ -21,7 +21,8 @@ pub const CONTROL: &str = "/run/lowroad-replicate/replicate.sock";
 pub struct Config {
     pub control: PathBuf,
     pub http: Option<Http>,
-    /// Captures first, then what ships and receives, then what applies; of a kind as in the file.
+    /// Captures first, then parts that ship and receive, then parts that apply. Within a kind, in
+    /// the order of the file.
     pub parts: Vec<Part>,
 }
 
@@ -49,20 +50,20 @@ struct Whole {
     http: Option<Spanned<Http>>,
 }
 
-/// A part, and where the file says what of it.
+/// A part, and its position in the file.
 #[derive(Debug)]
 pub(super) struct PartLocation {
     pub(super) part: Part,
     pub(super) line: Range<usize>,
-    /// What it reads and what it writes.
+    /// The positions of what it reads and what it writes.
     pub(super) reads: Range<usize>,
     pub(super) writes: Range<usize>,
 }
 
-/// Reads and checks a file. What it names is relative to it.
+/// Reads and checks a file. Relative paths in it are relative to the file.
 ///
 /// # Errors
-/// The first complaint.
+/// Returns the first error in the file.
 pub fn load(path: &Path) -> Result<Config, Error> {
     check(
         &Document::read(path)?,
@@ -131,7 +132,7 @@ fn placed<S: Section>(
     Ok(())
 }
 
-/// Whether what a part needs to begin with is there: folders, certificates, keys.
+/// Checks that what a part needs to start exists: folders, certificates, keys.
 fn there(placed: &PartLocation, all: &[PartLocation]) -> Result<(), (Range<usize>, String)> {
     let job = &placed.part.job;
     let written = |log: &Path| {
@@ -163,7 +164,7 @@ fn there(placed: &PartLocation, all: &[PartLocation]) -> Result<(), (Range<usize
     };
     checked.map_err(|error| {
         let message = match error {
-            // As the file calls them.
+            // With the names of the fields in the file.
             Refused::Needs(needs) => format!("{} needs cert, key and server_ca", needs.from),
             Refused::Input(what) => what.replace("--cert and --key", "cert and key"),
             other => other.to_string(),

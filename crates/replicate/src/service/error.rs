@@ -1,4 +1,4 @@
-//! Why a part cannot begin or go on, and whether to try it again.
+//! Why a part cannot start or continue, and whether to retry.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::{apply, capture, coverage, log};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What no retry can make work.
+    /// An error that no retry can resolve.
     #[error("{0}")]
     Input(String),
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub enum Error {
     Watch(io::Error),
     #[error("no thread: {0}")]
     Thread(io::Error),
-    /// The end came before all was done.
+    /// The end came before everything was done.
     #[error("{0}")]
     Unfinished(String),
     #[error(
@@ -49,7 +49,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a log's disk has no room.
+    /// Whether a log's disk is full.
     pub(super) fn is_full(&self) -> bool {
         match self {
             Self::Log(error) | Self::Capture(capture::Error::Log(error)) => error.is_full(),
@@ -57,7 +57,7 @@ impl Error {
         }
     }
 
-    /// Whether it may go away without anybody who changes the configuration, a certificate or a log.
+    /// Whether the error may pass without a change of the configuration, a certificate or a log.
     pub fn passes(&self) -> bool {
         match self {
             Self::Capture(error) => of_capture(error),
@@ -69,7 +69,7 @@ impl Error {
             Self::Tcp(tcp::Error::Log(error)) | Self::Nats(nats::Error::Log(error)) => {
                 of_log(error)
             }
-            // Its address is in use still.
+            // Its address is still in use.
             Self::Tcp(tcp::Error::Listen { .. }) => true,
             Self::Tcp(error) => error.heals(),
             Self::Nats(_) => false,
@@ -94,7 +94,8 @@ impl Classify for Error {
             Self::Nats(error) => error.class(),
             Self::Apply(error) => error.class(),
             Self::Log(error) if error.is_of_folder() => ErrorClass::Input,
-            // A service works on its log while it runs: an error there is a failure, not wrong input.
+            // A service works on its log while it runs, so an error there is a failure and not
+            // wrong input.
             Self::Log(_)
             | Self::Watchdog(_)
             | Self::Watch(_)
@@ -145,8 +146,8 @@ fn of_capture(error: &capture::Error) -> bool {
 }
 
 fn of_log(error: &log::Error) -> bool {
-    // A disk that gets room, another writer that ends, a copy that was replaced or compacted while it
-    // was read.
+    // A disk may get space, another writer may end, and a copy may have been replaced or compacted
+    // while it was read.
     matches!(
         error,
         log::Error::Io { .. }

@@ -1,5 +1,5 @@
-//! Back-pressure: while too much waits, the application's cgroup is frozen. A thread of its own looks, so
-//! that a capture that waits for a disk is no reason to lose anything.
+//! Back-pressure: while too many bytes wait, the application's cgroup is frozen. A separate thread
+//! checks, so that nothing is lost while the capture waits for a disk.
 
 mod cgroup;
 mod mark;
@@ -21,24 +21,26 @@ use mark::Mark;
 
 pub use cgroup::FreezeError;
 
-/// How often it is looked how much waits.
+/// How often the backlog is checked.
 const LOOK: Duration = Duration::from_millis(1);
-/// How often for a cgroup that was there, and whether one still is.
+/// How often to look for a cgroup that is missing, and to check that an existing one is still
+/// there.
 const SEARCH: Duration = Duration::from_millis(100);
-/// Nothing is frozen for longer at once.
+/// The longest time that the cgroup is frozen without interruption.
 const MAX_FREEZE: Duration = Duration::from_secs(5);
-/// If this process does not thaw it then, because it is stopped itself, its watchdog does.
+/// After this time the watchdog thaws the cgroup if this process does not, because it is stopped
+/// itself.
 const WATCHDOG: Duration = Duration::from_secs(6);
-/// A capture takes so much out of its ring at once, in bytes.
+/// How many bytes a capture takes out of its ring at once.
 const MIN_BACKLOG: u64 = 256 << 10;
 
-/// How far a capture may be behind what it follows.
+/// How far a capture may be behind the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Above so many bytes that are not safe, and above half of the ring, the cgroup is frozen; below
-    /// half of that it runs again.
+    /// The cgroup is frozen above this many bytes that are not safe, and above half of the ring. It
+    /// runs again below half of that.
     pub bytes: u64,
-    /// The directory of a cgroup of version 2 that has all who write to the tree.
+    /// The directory of a cgroup of version 2 that contains all processes that write to the tree.
     pub cgroup: PathBuf,
 }
 
@@ -57,23 +59,23 @@ impl Bound {
     }
 }
 
-/// What back-pressure there is, and has been.
+/// The state and the counters of the back-pressure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// Whether all of the cgroup stands still now, because too much waits.
+    /// Whether the whole cgroup is stopped now because of the backlog.
     pub frozen: bool,
-    /// How many times that was asked for, and for how long altogether.
+    /// How many times this was requested, and for how long in total.
     pub freezes: u64,
     pub time: Duration,
-    /// Freezes that were ended because they lasted for too long.
+    /// Freezes that were ended because they had lasted too long.
     pub expired: u64,
-    /// Times that the cgroup was gone.
+    /// How many times the cgroup was gone.
     pub vanished: u64,
-    /// Bytes that have happened and are not safe.
+    /// Bytes of changes that are not safe.
     pub lag: u64,
 }
 
-/// Freezes and thaws until it is dropped, and thaws then.
+/// Freezes and thaws until it is dropped. Dropping it thaws.
 #[derive(Debug)]
 pub(super) struct Freezer {
     shared: Arc<Shared>,
@@ -86,27 +88,27 @@ struct Shared {
     told: Mutex<SharedState>,
 }
 
-/// What is known of it by whoever asks.
+/// The state that other threads read.
 #[derive(Clone, Copy, Debug, Default)]
 struct SharedState {
     pressure: Pressure,
-    /// Since when it has been asked for.
+    /// Since when a freeze has been requested.
     since: Option<Instant>,
 }
 
-/// What has happened and is not safe.
+/// The changes that are not safe yet.
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// Events that wait to be read.
     pub(super) ring: Gauge,
-    /// Bytes that wait until their file has been read as it was at one moment.
+    /// Bytes that are held back until their file has been read in a consistent state.
     pub(super) held_back: Arc<AtomicU64>,
-    /// What replicas have not confirmed.
+    /// What the replicas have not acknowledged.
     pub(super) confirmed: Option<Arc<Acknowledgements>>,
 }
 
 impl Backlog {
-    /// In bytes, with those of the ring.
+    /// The backlog in bytes, including those in the ring.
     fn bytes(&self, ring: u64) -> u64 {
         let unconfirmed = self.confirmed.as_ref().map(|it| it.unconfirmed());
         let held_back = self.held_back.load(Ordering::Relaxed);
@@ -171,7 +173,7 @@ impl Drop for Freezer {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // One that panicked has said so, and has thawed before.
+            // A thread that panicked has printed its message, and has thawed before.
             let _ = thread.join();
         }
     }
@@ -179,12 +181,12 @@ impl Drop for Freezer {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, SharedState> {
-        // Whole between any two statements.
+        // The state is consistent between any two statements, so a poisoned lock is usable.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A cgroup, and who thaws it if this process cannot.
+/// A cgroup, and the watchdog that thaws it if this process cannot.
 #[derive(Debug)]
 pub(super) struct CgroupGuard {
     cgroup: Cgroup,
@@ -192,7 +194,7 @@ pub(super) struct CgroupGuard {
 }
 
 impl CgroupGuard {
-    /// The watchdog keeps what memory this process has now: take it before that is much.
+    /// The watchdog keeps the memory that this process has now, so call this before that is much.
     ///
     /// # Errors
     /// [`Error::Freezer`], [`Error::Watchdog`]
@@ -205,7 +207,7 @@ impl CgroupGuard {
         };
         let asked = cgroup.is_freeze_requested().map_err(failed)?;
         if cgroup.owner().is_some_and(|owner| !owner.alive()) {
-            // Also where its watchdog has thawed it: the mark goes.
+            // Also after its watchdog has thawed it, to remove the mark.
             cgroup.thaw().map_err(failed)?;
             if asked {
                 tracing::warn!(
@@ -220,28 +222,28 @@ impl CgroupGuard {
     }
 }
 
-/// The thread's.
+/// The state of the freezer's thread.
 #[derive(Debug)]
 struct Looking {
     path: PathBuf,
-    /// None while there is no such cgroup.
+    /// `None` while there is no such cgroup.
     held: Option<CgroupGuard>,
     backlog: Backlog,
     ring_mark: Mark,
     mark: Mark,
-    /// When this has asked for it, while it does.
+    /// When this process requested the freeze, while it does.
     since: Option<Instant>,
     searched: Instant,
-    /// Somebody else has it frozen, and that was said.
+    /// Another process has frozen the cgroup, and this was reported.
     others: bool,
-    /// It could not be thawed when it was to be.
+    /// A due thaw has failed.
     owed: bool,
     shared: Arc<Shared>,
 }
 
 impl Looking {
     fn work(mut self) {
-        // What it looks at fills within milliseconds, while everybody else wants the CPU.
+        // The backlog grows within milliseconds while all other processes want the CPU.
         if let Err(error) = sys::sched::fifo(1).or_else(|_| sys::sched::nice(0, -20)) {
             let path = self.path.display();
             tracing::warn!(
@@ -266,7 +268,7 @@ impl Looking {
         (told.since, told.pressure.lag) = (self.since, lag);
     }
 
-    /// Does what is asked for, as far as it can be done.
+    /// Carries out a request as far as possible.
     fn follow(&mut self, asked: bool, lag: u64) -> io::Result<()> {
         let Some(held) = &self.held else {
             return self.search();
@@ -297,7 +299,7 @@ impl Looking {
         }
         self.others = false;
         if held.watchdog.arm().is_err() {
-            // Somebody has killed it.
+            // The watchdog was killed.
             held.watchdog = Watchdog::start(held.cgroup.switch(), THAW, WATCHDOG)?;
             held.watchdog.arm()?;
         }
@@ -307,7 +309,7 @@ impl Looking {
         self.hold()
     }
 
-    /// Looks whether it has come to a stop, and whether somebody else has thawed it.
+    /// Checks whether the cgroup has stopped, and whether another process has thawed it.
     fn hold(&mut self) -> io::Result<()> {
         let Some(held) = &self.held else {
             return Ok(());
@@ -345,13 +347,13 @@ impl Looking {
             return Ok(());
         };
         held.cgroup.thaw()?;
-        // One that was killed is missed when it is needed.
+        // A watchdog that was killed is noticed when it is needed.
         let _ = held.watchdog.disarm();
         self.ended();
         Ok(())
     }
 
-    /// It is not this that keeps anybody from running.
+    /// Notes that this process no longer stops the cgroup.
     fn ended(&mut self) {
         let told = &mut *self.shared.state();
         told.pressure.frozen = false;
@@ -375,7 +377,7 @@ impl Looking {
         self.searched = Instant::now();
     }
 
-    /// An application that is started again has another one of the same name.
+    /// Looks for the cgroup. An application that is restarted has a new one with the same name.
     fn search(&mut self) -> io::Result<()> {
         self.backlog.let_go();
         if self.searched.elapsed() < SEARCH {
@@ -398,7 +400,7 @@ impl Looking {
 impl Drop for Looking {
     fn drop(&mut self) {
         if self.since.is_some() {
-            // If this fails, the watchdog tries it, too.
+            // If this fails, the watchdog tries it as well.
             let _ = self.thaw();
         }
     }

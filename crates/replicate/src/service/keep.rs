@@ -1,5 +1,5 @@
-//! Keeps a log to about a size: when it has grown beyond that, its older part is folded, on a thread of its own. Whoever
-//! writes the log does not wait for that, and does not end by what goes wrong with it.
+//! Limits the size of a log: when it has grown beyond the limit, its older part is folded on a
+//! separate thread. The writer of the log neither waits for that nor fails because of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use super::{Error, STEP};
 use crate::log::{self, CompactionReport, DiskUsage, Options, compact_while, foldable};
 
-/// How often it looks, and how soon again after what went wrong.
+/// How often the size is checked, and the delay after an error.
 const LOOKS: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(60);
-/// A log can be kept to no less, in bytes.
+/// The smallest limit, in bytes.
 const MIN_SIZE: u64 = 1 << 20;
-/// Into so many segments the size is divided: what is folded ends with one.
+/// The number of segments into which the limit is divided. A fold ends at the end of a segment.
 const SEGMENTS: u64 = 8;
 
-/// A log that is being kept; dropping it ends that.
+/// A log whose size is limited. Dropping it ends that.
 #[derive(Debug)]
 pub struct Keep {
     shared: Arc<Shared>,
@@ -28,22 +28,22 @@ pub struct Keep {
 #[derive(Debug, Default)]
 struct Shared {
     end: AtomicBool,
-    /// Whether somebody has to read all of the log first.
+    /// Whether another part has to read the whole log first.
     held: AtomicBool,
 }
 
-/// The thread's own.
+/// The state of the thread.
 #[derive(Debug)]
 struct Keeping {
     shared: Arc<Shared>,
     log: PathBuf,
     bytes: u64,
-    /// How large it was when nothing could be folded: that is not tried again before it has grown.
+    /// The size at which nothing could be folded. It is not tried again before the log has grown.
     tried: Option<u64>,
 }
 
 /// # Errors
-/// [`Error::Input`] for a size that is too small.
+/// [`Error::Input`] for a limit that is too small.
 pub(super) fn check(keep: Option<u64>) -> Result<(), Error> {
     match keep {
         Some(bytes) if bytes < MIN_SIZE => {
@@ -53,7 +53,7 @@ pub(super) fn check(keep: Option<u64>) -> Result<(), Error> {
     }
 }
 
-/// How large the segments are of a log that is kept so.
+/// The segment size of a log with this limit.
 pub(super) fn segment(keep: Option<u64>) -> u64 {
     let usual = Options::default().segment;
     keep.map_or(usual, |bytes| usual.min(bytes / SEGMENTS))
@@ -78,7 +78,7 @@ impl Keep {
         })
     }
 
-    /// Begins nothing while somebody reads all of the log, whom it would overtake.
+    /// Starts no fold while another part reads the whole log, because the fold would overtake it.
     pub(super) fn hold(&self, held: bool) {
         self.shared.held.store(held, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl Drop for Keep {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = thread.join();
         }
     }
@@ -139,7 +139,7 @@ impl Keeping {
         }
     }
 
-    /// Folds what is too much, if anything is and can be.
+    /// Folds the part beyond the limit, if there is one and it can be folded.
     fn look(&mut self) -> Result<Option<CompactionReport>, log::Error> {
         if self.shared.held.load(Ordering::Relaxed) {
             return Ok(None);
@@ -153,7 +153,7 @@ impl Keeping {
         let shared = &self.shared;
         let compacted = match foldable(&self.log, stays(self.bytes))? {
             Some(epoch) => match compact_while(&self.log, epoch, &mut |_| !shared.ended()) {
-                // The tree is as large as all that has become of it.
+                // The tree alone is as large as the part that would be folded.
                 Err(log::Error::Compact { .. }) => None,
                 done => Some(done?),
             },
@@ -164,13 +164,14 @@ impl Keeping {
     }
 }
 
-/// What stays as it was written, for replicas that are slow and for whoever asks for an earlier epoch.
+/// How many bytes remain unfolded, for slow replicas and for requests of earlier epochs.
 fn stays(bytes: u64) -> u64 {
     bytes / 2
 }
 
-/// Whether the log is too large, and what would be folded is as much as what was folded before, which is read and
-/// written again each time: a tree that is larger than the size is not copied for every little that comes.
+/// Whether the log is too large, and the part to fold is at least as large as the base. The base is
+/// read and written again each time, so a tree that is larger than the limit is not copied for
+/// every small change.
 fn is_due(stored: &DiskUsage, bytes: u64) -> bool {
     let behind = stored.bytes.saturating_sub(stored.base);
     stored.bytes > bytes && behind >= stays(bytes).saturating_add(stored.base)

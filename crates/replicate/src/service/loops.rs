@@ -1,4 +1,4 @@
-//! What must not be in one configuration: two who write the same, and parts that feed themselves.
+//! Rejects configurations in which two parts write the same thing, or parts form a loop.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -9,17 +9,17 @@ use super::part::Job;
 use super::place;
 use crate::ship::nats::Options;
 
-/// A complaint, and the place it is about.
+/// An error and its position in the file.
 type Complaint = (Range<usize>, String);
 
 /// Something that one part writes and another reads.
 #[derive(Debug, PartialEq)]
 enum Thing {
     Log(PathBuf),
-    /// A directory with all below it.
+    /// A directory and everything below it.
     Tree(PathBuf),
     Address(SocketAddr),
-    /// Where a connection goes.
+    /// The address of a connection.
     Peer(String, u16),
     Stream(Vec<String>, String),
 }
@@ -58,16 +58,16 @@ impl Thing {
             (Self::Stream(servers, name), Self::Stream(others, other)) => {
                 name == other && servers.iter().any(|server| others.contains(server))
             }
-            // Another one each time.
+            // Port 0 is another port each time.
             (Self::Address(at), _) if at.port() == 0 => false,
             _ => self == other,
         }
     }
 
-    /// Whether who writes this changes what who reads the other sees.
+    /// Whether writing this changes what a reader of the other sees.
     fn feeds(&self, read: &Self) -> bool {
         match (self, read) {
-            // A log is files, too.
+            // A log consists of files, too.
             (Self::Log(written) | Self::Tree(written), Self::Tree(read)) => {
                 written.starts_with(read)
                     || matches!(self, Self::Tree(_)) && read.starts_with(written)
@@ -80,7 +80,7 @@ impl Thing {
     }
 }
 
-/// Whether a connection to this host may arrive at this address of ours.
+/// Whether a connection to this host may reach this local address.
 fn is_here(host: &str, at: IpAddr) -> bool {
     match host.parse::<IpAddr>() {
         Ok(address) => address == at || address.is_loopback() && at.is_unspecified(),
@@ -88,7 +88,7 @@ fn is_here(host: &str, at: IpAddr) -> bool {
     }
 }
 
-/// Complains of the first two parts that write the same, and of the first loop.
+/// Rejects the first two parts that write the same thing, and the first loop.
 pub(super) fn check(parts: &[PartLocation]) -> Result<(), Complaint> {
     let things: Vec<_> = parts
         .iter()
@@ -114,7 +114,8 @@ pub(super) fn check(parts: &[PartLocation]) -> Result<(), Complaint> {
     })
 }
 
-/// The shortest way from what a part writes to what it reads, over other parts; itself first.
+/// The shortest path from what a part writes, through other parts, to what it reads. Begins with
+/// the part itself.
 fn way_back(start: usize, things: &[(Option<Thing>, Option<Thing>)]) -> Option<Vec<usize>> {
     let feeds = |from: usize, to: usize| match (&things[from].1, &things[to].0) {
         (Some(written), Some(read)) => written.feeds(read),
@@ -140,7 +141,7 @@ fn way_back(start: usize, things: &[(Option<Thing>, Option<Thing>)]) -> Option<V
     None
 }
 
-/// About the last part of a loop, which closes it.
+/// The error for the last part of a loop, which closes it.
 fn complaint(way: &[usize], parts: &[PartLocation]) -> Complaint {
     let (first, last) = (way[0], way[way.len() - 1]);
     let ((_, written), (read, _)) = (words(&parts[last].part.job), words(&parts[first].part.job));

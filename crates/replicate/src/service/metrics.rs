@@ -16,7 +16,7 @@ use crate::ship::tcp;
 
 type Labels<'a> = [(&'a str, &'a str); 2];
 
-/// One scrape.
+/// Collects one scrape.
 pub(super) fn collect(status: &Status) -> MetricSet {
     let mut metrics = MetricSet::new();
     for part in &status.parts {
@@ -179,7 +179,7 @@ fn add_check(metrics: &mut MetricSet, labels: Labels<'_>, checked: &CheckReport)
     }
 }
 
-/// Of a capture that is bounded.
+/// Adds the metrics of a bounded capture.
 fn add_pressure(metrics: &mut MetricSet, labels: Labels<'_>, pressure: &Pressure) {
     let help = "Bytes of changes that wait to be read or to be confirmed by a replica.";
     metrics
@@ -220,8 +220,8 @@ fn add_serve(metrics: &mut MetricSet, labels: Labels<'_>, status: &tcp::Status) 
     metrics
         .gauge("lowroad_replicate_replicas", help)
         .sample(&labels, status.replicas.len());
-    // Of connections with the same certificate, the one that is farthest behind: an address would be another series
-    // after each reconnect.
+    // Of connections with the same certificate, the one that is furthest behind counts. A label
+    // with the address would create another series after each reconnect.
     let mut lags = BTreeMap::<&str, (u64, u64)>::new();
     for replica in &status.replicas {
         let (records, ms) = lags.entry(&replica.name).or_default();
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A part of each kind, and two captures, with everything that a part can count.
+    /// A part of each kind, and two captures, with every value that a part can count.
     fn parts() -> Status {
         let captured = || {
             Progress::Capture(CaptureProgress {

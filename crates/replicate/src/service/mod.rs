@@ -1,6 +1,6 @@
-//! What goes on until it is told to end: a tree captured into a log, a log shipped and received, a
-//! replica kept up to date. A command does one of them; a [`Service`] does what its configuration
-//! lists, each part in a thread of its own. Arguments, signals and sockets are the program's.
+//! Long-running work: capturing a tree into a log, shipping and receiving a log, keeping a replica
+//! up to date. A command does one of these. A [`Service`] does what its configuration lists, each
+//! part in its own thread. Arguments, signals and sockets belong to the program.
 
 mod acknowledgements;
 mod api;
@@ -45,14 +45,14 @@ use tip::Tips;
 
 use crate::folder::Folder;
 
-/// How long a part waits for work before it looks whether it is to end.
+/// How long a part waits for work before it checks whether it is to end.
 pub const STEP: Duration = Duration::from_millis(100);
-/// At the end, what has been written is waited for at most this long to reach the other end.
+/// How long the end waits for written records to reach the other end.
 const LAST: Duration = Duration::from_secs(10);
-/// How often it is looked whether parts have ended.
+/// How often to check whether parts have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// All parts of a configuration, at work.
+/// The running parts of a configuration.
 #[derive(Debug)]
 pub struct Service {
     parts: Vec<Arc<PartState>>,
@@ -61,7 +61,7 @@ pub struct Service {
     tips: Mutex<Tips>,
 }
 
-/// Who is to end: first who writes logs, then who reads what those have written last.
+/// Which parts are to end: first those that write logs, then those that read what was written last.
 #[derive(Debug, Default)]
 struct Ends {
     writers: AtomicBool,
@@ -77,10 +77,11 @@ impl Ends {
     }
 }
 
-/// Whether this machine can do what is listed, as far as that shows before. What may pass is tried again by the part.
+/// Checks whether this machine can run the configuration, as far as that can be known in advance.
+/// The parts themselves retry after temporary errors.
 ///
 /// # Errors
-/// Of the first capture that cannot begin here.
+/// The error of the first capture that cannot begin here.
 pub fn check(config: &Config) -> Result<(), Error> {
     config.parts.iter().try_for_each(|part| match &part.job {
         Job::Capture(settings) => match settings.check() {
@@ -92,10 +93,10 @@ pub fn check(config: &Config) -> Result<(), Error> {
 }
 
 impl Service {
-    /// Begins all parts. Returns before they have begun: [`Self::begun`] says when they have.
+    /// Starts all parts. Returns before they are ready: see [`Self::begun`].
     ///
     /// # Errors
-    /// A log's folder that cannot be made, no more threads.
+    /// A log's folder cannot be created, or there are no more threads.
     pub fn start(config: Config) -> Result<Self, Error> {
         for part in &config.parts {
             if part.kind().writes_log() {
@@ -130,18 +131,19 @@ impl Service {
         Ok(())
     }
 
-    /// Whether each part has what others need of it (a log an epoch, a replica its tree), or could not go on.
+    /// Whether each part has what others need of it (a log an epoch, a replica its tree), or could
+    /// not continue.
     pub fn begun(&self) -> bool {
         self.parts.iter().all(|part| part.begun())
     }
 
-    /// The parts that keep the service from having begun although they work, and what they wait for.
+    /// The parts that work but are not ready yet, and what they wait for.
     pub fn awaited(&self) -> Vec<(String, String)> {
         let awaits = |part: &Arc<PartState>| Some((part.name().to_owned(), part.awaits()?));
         self.parts.iter().filter_map(awaits).collect()
     }
 
-    /// Whether all parts have failed, and none is begun again.
+    /// Whether all parts have failed and none is retried.
     pub fn over(&self) -> bool {
         self.parts.iter().all(|part| part.state() == State::Failed)
     }
@@ -157,11 +159,11 @@ impl Service {
         }
     }
 
-    /// Lets the parts that are halted take their next step, which removes most of a replica's files: all of them, or
-    /// the one of this name.
+    /// Lets halted parts take their next step, which removes most of a replica's files: all such
+    /// parts, or the one with this name.
     ///
     /// # Errors
-    /// Of parts that are not there, or not halted.
+    /// The part does not exist or is not halted.
     pub fn allow_delete(&self, name: Option<&str>) -> Result<Vec<String>, control::Error> {
         let named = |part: &&Arc<PartState>| name.is_none_or(|name| part.name() == name);
         let named: Vec<_> = self.parts.iter().filter(named).collect();
@@ -181,13 +183,14 @@ impl Service {
         }
     }
 
-    /// One scrape.
+    /// Collects one scrape.
     pub fn metrics(&self) -> MetricSet {
         metrics::collect(&self.status())
     }
 
-    /// Ends all parts: captures say what has happened until now, what was received is made durable, and
-    /// then the rest has a moment to ship and apply it. A step of an apply that takes longer is cut off.
+    /// Ends all parts. Captures record what has happened until now, and received records are made
+    /// durable. The other parts then have a moment to ship and apply these records. A step of an
+    /// apply that takes longer is aborted.
     pub fn stop(&self) {
         for (end, writes) in [(&self.ends.writers, true), (&self.ends.readers, false)] {
             end.store(true, Ordering::Relaxed);
@@ -203,7 +206,7 @@ impl Service {
                 thread::sleep(POLL_INTERVAL);
             }
             for (_, thread) in ending {
-                // A thread that panicked has said so.
+                // A thread that panicked has printed its message.
                 let _ = thread.join();
             }
         }
@@ -216,7 +219,7 @@ impl Drop for Service {
     }
 }
 
-/// The logs of captures that are bounded.
+/// The logs of bounded captures.
 fn bounded(config: &Config) -> BTreeMap<PathBuf, Arc<Acknowledgements>> {
     let bounded = config.parts.iter().filter_map(|part| match &part.job {
         Job::Capture(settings) => {
@@ -229,13 +232,14 @@ fn bounded(config: &Config) -> BTreeMap<PathBuf, Arc<Acknowledgements>> {
     bounded.collect()
 }
 
-/// Who follows a log of this process may begin before who writes it.
+/// Creates the folder of a log, because a part that follows it may start before the part that
+/// writes it.
 fn make(folder: &Path) -> Result<(), Error> {
     let made = Folder::create(folder, Mode::RWXU).map(drop);
     made.map_err(|error| Error::Input(format!("{}: {error}", folder.display())))
 }
 
-/// A path as the kernel has it, as far as it is there already.
+/// The canonical form of a path, as far as it exists.
 fn place(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|folder| {
         let there = match folder.as_os_str().is_empty() {

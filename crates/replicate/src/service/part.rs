@@ -1,4 +1,4 @@
-//! What a configuration lists, and each of it at work.
+//! The parts that a configuration lists, and their running state.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::ship::tcp::Server;
 /// One part of a service.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// By which status, metrics and messages call it; no other part has it.
+    /// The unique name of the part in status, metrics and messages.
     pub name: String,
     pub job: Job,
 }
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// Whether its log grows by it.
+    /// Whether the part writes a log.
     pub fn writes_log(self) -> bool {
         matches!(self, Self::Capture | Self::Receive)
     }
@@ -85,7 +85,7 @@ impl Job {
         log
     }
 
-    /// How large its log may become; none for as large as it likes, and for who writes none.
+    /// The size limit of its log. `None` without a limit, and for a part that writes no log.
     pub(super) fn keep(&self) -> Option<u64> {
         match self {
             Self::Capture(settings) => settings.keep,
@@ -94,7 +94,8 @@ impl Job {
         }
     }
 
-    /// What was asked for once has been done: a tree is not copied anew each time that a capture has
+    /// Clears options that apply only once, so that a tree is not copied anew each time a capture
+    /// has to restart.
     /// to begin again.
     pub(super) fn begun(&mut self) {
         if let Self::Capture(settings) = self {
@@ -102,7 +103,7 @@ impl Job {
         }
     }
 
-    /// Has an apply ask this gate before each call.
+    /// Makes an apply check this gate before each call.
     pub(super) fn ask(&mut self, gate: &Gate) {
         if let Self::Apply(settings) = self {
             settings.options.gate = gate.clone();
@@ -122,7 +123,7 @@ impl Job {
     }
 }
 
-/// A part at work.
+/// A running part.
 #[derive(Debug)]
 pub(super) enum Working {
     Capture(Box<Recorder>),
@@ -133,8 +134,8 @@ pub(super) enum Working {
 }
 
 impl Working {
-    /// Does what there is to do, and waits for some at most this long if there was nothing. Where that takes long,
-    /// `meanwhile` hears how far it is, and says whether it is to end.
+    /// Does the pending work. If there is none, waits at most this long for some. If that takes
+    /// long, `meanwhile` receives the progress and decides whether to end.
     pub(super) fn step(
         &mut self,
         wait: Duration,
@@ -172,7 +173,7 @@ impl Working {
         }
     }
 
-    /// Ends it, with nothing lost that it had begun.
+    /// Ends the part without losing anything that it had begun.
     pub(super) fn finish(self) -> Result<Progress, Error> {
         match self {
             Self::Capture(recorder) => match recorder.finish()? {

@@ -1,4 +1,5 @@
-//! Makes a replica the source: its tree goes its own way, and only a capture of it can continue the log.
+//! Promotes a replica to the source: its tree continues by itself, and only a capture of it can
+//! continue the log.
 
 use std::path::PathBuf;
 
@@ -13,49 +14,50 @@ use crate::tree::Stale;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The log that the replica is of.
+    /// The log of the replica.
     pub log: PathBuf,
     /// The folder of the replica.
     pub replica: PathBuf,
     /// Lets the last epochs remove most of the files.
     pub allow_delete: bool,
-    /// Refuses to leave anything behind that is known of.
+    /// Refuses if anything known would be lost.
     pub no_loss: bool,
     pub gate: Gate,
 }
 
-/// What a promotion does, or has done.
+/// What a promotion would do, or has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     pub log: PathBuf,
     pub tree: PathBuf,
-    /// Of the log from now on.
+    /// The new term of the log.
     pub term: u64,
-    /// It was promoted before.
+    /// The replica was promoted before.
     pub already: bool,
     pub losses: Losses,
-    /// Files of which the epoch has an earlier state; none where nothing was applied.
+    /// Files that the epoch has in an earlier state. `None` if nothing was applied.
     pub stale: Option<Stale>,
 }
 
-/// What the promoted tree has, and what it lacks.
+/// What the promoted tree contains, and what it lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// The epoch that the tree is, and its record.
+    /// The epoch of the tree, and its record.
     pub epoch: u64,
     pub record: u64,
     pub epoch_ns: u64,
-    /// How many epochs the promotion applies itself.
+    /// The number of epochs that the promotion itself applies.
     pub applied: u64,
-    /// Records behind the epoch, which no epoch has, and when the last one was written.
+    /// Records after the epoch, which no epoch contains, and when the last one was written.
     pub unfinished: u64,
     pub unfinished_ns: Option<u64>,
-    /// What the copy has heard of its source; none for a log that was not received.
+    /// What the copy knows of its source. `None` for a log that was not received.
     pub upstream: Option<Upstream>,
 }
 
 impl Losses {
-    /// Epochs that the source is known to have had, and that the log lacks; none where the source did not tell.
+    /// Epochs that the source is known to have had and that the log lacks. `None` if the source did
+    /// not report them.
     pub fn missing_epochs(&self) -> Option<u64> {
         match &self.upstream {
             None => Some(0),
@@ -63,7 +65,7 @@ impl Losses {
         }
     }
 
-    /// Records that the source is known to have had, and that are in no epoch of the log.
+    /// Records that the source is known to have had and that are in no epoch of the log.
     pub fn missing_records(&self) -> Option<u64> {
         match &self.upstream {
             None => Some(self.unfinished),
@@ -74,7 +76,8 @@ impl Losses {
         }
     }
 
-    /// What is known to be missing was written until then, in nanoseconds since 1970; none if nothing is.
+    /// When the last record that is known to be missing was written, in nanoseconds since 1970.
+    /// `None` if nothing is missing.
     pub fn missing_until_ns(&self) -> Option<u64> {
         let missing = self.missing_records().is_some_and(|records| records > 0);
         let heard = self.upstream.as_ref().map(|upstream| upstream.heard_ns);
@@ -82,7 +85,7 @@ impl Losses {
         until.filter(|_| missing)
     }
 
-    /// Nothing is known of what the source wrote later than this, in nanoseconds since 1970.
+    /// Nothing is known of what the source wrote after this time, in nanoseconds since 1970.
     pub fn known_until_ns(&self) -> u64 {
         let written = self.unfinished_ns.unwrap_or(self.epoch_ns);
         let heard = self
@@ -92,7 +95,7 @@ impl Losses {
         written.max(heard).max(self.epoch_ns)
     }
 
-    /// Messages that a stream had, and the copy lacked.
+    /// Messages of a stream that the copy lacked.
     pub fn pending(&self) -> u64 {
         let upstream = self.upstream.as_ref();
         upstream.and_then(|upstream| upstream.pending).unwrap_or(0)
@@ -128,10 +131,10 @@ struct End {
 }
 
 impl Settings {
-    /// What it would do. Changes nothing.
+    /// What a promotion would do. Changes nothing.
     ///
     /// # Errors
-    /// As [`Self::run`], as far as they show before.
+    /// As [`Self::run`], as far as the errors can be known in advance.
     pub fn plan(&self) -> Result<Promotion, Error> {
         let standing = self.standing()?;
         let options = capture::Options {
@@ -159,11 +162,12 @@ impl Settings {
         Ok(promotion)
     }
 
-    /// Applies what the log has, and promotes the replica. No other program may write the log or the replica.
+    /// Applies the rest of the log, and promotes the replica. No other program may write the log or
+    /// the replica.
     ///
     /// # Errors
-    /// [`Error::Apply`], [`Error::Log`], [`Error::Capture`] if the tree cannot be captured, and [`Error::Unfinished`]
-    /// where something would be left behind and must not.
+    /// [`Error::Apply`], [`Error::Log`], [`Error::Capture`] if the tree cannot be captured, and
+    /// [`Error::Unfinished`] if something would be lost and must not be.
     pub fn run(&self) -> Result<Promotion, Error> {
         let planned = self.plan()?;
         if planned.already {
@@ -172,7 +176,8 @@ impl Settings {
         let standing = self.standing()?;
         let mut writer = Writer::open(&self.log, log::Options::default())?;
         let replica = match standing.promoted {
-            // An earlier run was killed before it had said so in the log, or the log was taken back since.
+            // An earlier run was killed before it had written the promotion to the log, or the log
+            // was rewound since.
             true => None,
             false => Some(self.caught_up()?),
         };
@@ -192,9 +197,9 @@ impl Settings {
             root,
             source,
         };
-        // What no epoch has is no state of the tree.
+        // Records after the last epoch are not a state of the tree.
         writer.rewind(writer.epoch_record().number)?;
-        // First the tree: nothing may be applied to it when the log says that it goes its own way.
+        // First the tree, so that nothing is applied to it any more when the log has the promotion.
         if let Some(replica) = replica {
             replica.promote()?;
         }
@@ -226,7 +231,7 @@ impl Settings {
         }
     }
 
-    /// The replica, as of the last epoch of the log.
+    /// The replica at the last epoch of the log.
     fn caught_up(&self) -> Result<Replica, Error> {
         let options = Options {
             allow_delete: self.allow_delete,
@@ -266,7 +271,7 @@ impl Settings {
                     end.epoch = number;
                     end.epoch_record = end.last;
                 }
-                // Nothing of the tree.
+                // These entries do not describe the tree.
                 Entry::Term(_) | Entry::Renumber { .. } if end.epoch_record.number > 0 => {
                     end.epoch_record.number = end.last.number;
                 }

@@ -1,4 +1,4 @@
-//! A log into a stream that NATS servers keep.
+//! Publishes a log to a stream on NATS servers.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,30 +16,30 @@ pub struct Settings {
     pub to: String,
     pub tls: Tls,
     pub broker: Broker,
-    /// Of a stream that is made.
+    /// The settings of a new stream.
     pub stream: nats::Settings,
     /// As [`Options::synced`].
     pub synced: bool,
 }
 
-/// The files of a connection that is encrypted.
+/// The files of an encrypted connection.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// Our certificate, and its key.
+    /// Our certificate and its key.
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// The authority that the servers' certificates have to be from.
+    /// The authority that must have issued the servers' certificates.
     pub server_ca: Option<PathBuf>,
 }
 
-/// What a NATS server asks, and what both ends of a stream agree on.
+/// What a NATS server requires, and what both ends of a stream agree on.
 #[derive(Clone, Debug, Default)]
 pub struct Broker {
-    /// A `.creds` file, or one with the seed of an NKEY.
+    /// A `.creds` file, or a file with the seed of an NKEY.
     pub creds: Option<PathBuf>,
-    /// The JetStream domain that has the stream, if it is not the server's own.
+    /// The JetStream domain of the stream, if it is not the server's own.
     pub domain: Option<String>,
-    /// What messages are signed with.
+    /// The file with the key that signs messages.
     pub key_file: Option<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ impl Broker {
 }
 
 impl Settings {
-    /// Whether the address is one, and all files can be read.
+    /// Checks that the address is valid and all files can be read.
     ///
     /// # Errors
     /// [`Error::Input`]
@@ -109,7 +109,7 @@ impl Publishing {
         Ok(&self.progress)
     }
 
-    /// Waits a moment for what was sent, and sends what is left while the stream takes it.
+    /// Waits a moment for acknowledgements, and sends the rest as long as the stream accepts it.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -118,7 +118,7 @@ impl Publishing {
         let left = |progress: &Published| {
             progress.in_flight > 0 || progress.behind && progress.waiting.is_none()
         };
-        // What was written last is not known of before the log is looked at.
+        // The latest records are found only by reading the log.
         self.step(Duration::ZERO)?;
         while left(&self.progress) && begun.elapsed() < LAST {
             self.step(STEP)?;
@@ -127,7 +127,7 @@ impl Publishing {
     }
 }
 
-/// What a stream has not acknowledged at the end, if anything.
+/// The error for records that a stream has not acknowledged at the end, if any.
 pub fn unfinished(progress: &Published) -> Option<Error> {
     let waiting = progress.waiting.as_deref().unwrap_or_default();
     (progress.in_flight > 0).then(|| {

@@ -1,4 +1,4 @@
-//! A copy of a log that another machine ships, over TCP or from NATS servers.
+//! Receives a copy of a log that another machine ships, over TCP or from NATS servers.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,33 +16,34 @@ use crate::ship::{Sink, tcp};
 pub struct Settings {
     /// `tcp://HOST:PORT` or `nats://HOST:PORT/STREAM`
     pub from: String,
-    /// Made if there is none; one that is there goes on.
+    /// Created if there is none. An existing copy is continued.
     pub log: PathBuf,
-    /// Replaces a copy that cannot go on.
+    /// Replaces a copy that cannot continue.
     pub fresh: bool,
-    /// Lets a copy that is ahead of a promoted source give up what that does not have.
+    /// Lets a copy that is ahead of a promoted source drop what the source does not have.
     pub rollback: bool,
-    /// About how large the copy may become, as [`capture::Settings::keep`](super::capture::Settings::keep).
+    /// The approximate size limit of the copy, as
+    /// [`capture::Settings::keep`](super::capture::Settings::keep).
     pub keep: Option<u64>,
     pub tls: Tls,
     pub broker: Broker,
 }
 
-/// Settings without which there is no connection, by their names as flags.
+/// Settings that a connection requires, with the names of their flags.
 #[derive(Debug, thiserror::Error)]
 #[error("{from} needs --cert, --key and --server-ca")]
 pub struct Needs {
     pub from: String,
 }
 
-/// Where it comes from.
+/// The transport.
 enum Way<'a> {
     Tcp(&'a str),
     Nats,
 }
 
 impl Settings {
-    /// Whether the address is one, and all files can be read.
+    /// Checks that the address is valid and all files can be read.
     ///
     /// # Errors
     /// [`Error::Input`], [`Error::Needs`], [`Error::Tcp`]
@@ -127,7 +128,7 @@ impl Settings {
     }
 }
 
-/// An address without what it says of its user.
+/// The address without user name and password.
 fn without_password(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
@@ -150,23 +151,24 @@ enum Stream {
     Nats(Box<Receiver>, Replacing),
 }
 
-/// Whether a copy is replaced that cannot go on with its stream.
+/// Whether to replace a copy that cannot continue with its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Replacing {
     fresh: bool,
-    /// It was, and has not had all of the stream since: one that no copy can have is an error, and not begun for ever.
+    /// The copy was replaced, and has not caught up with the stream since. A stream that no copy
+    /// can have is then an error, instead of being tried forever.
     again: bool,
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Debug)]
 pub enum ReceiveProgress {
-    /// And for how long it has been behind.
+    /// Also how long it has been behind.
     Tcp(FromTcp, Duration),
     Nats(FromNats),
 }
 
-/// What the source had when it was seen to have more than the copy, and when that was.
+/// The head of the source when it was seen to be ahead of the copy, and the time of that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backlog {
     number: u64,
@@ -201,17 +203,17 @@ impl Replacing {
 }
 
 impl Receiving {
-    /// Receives what there is, or waits for some at most this long.
+    /// Receives the available records, or waits at most this long for some.
     ///
     /// # Errors
-    /// [`Error::Tcp`] or [`Error::Nats`], for what does not pass by itself.
+    /// [`Error::Tcp`] or [`Error::Nats`] for errors that do not pass by themselves.
     pub fn step(&mut self, wait: Duration) -> Result<ReceiveProgress, Error> {
         let received = self.stream.step(wait)?;
         self.noter.note(&self.log, &self.from, &received);
         Ok(received)
     }
 
-    /// Makes what has arrived durable.
+    /// Makes everything that has arrived durable.
     ///
     /// # Errors
     /// As [`Self::step`].
@@ -268,7 +270,7 @@ impl ReceiveProgress {
         }
     }
 
-    /// What is waited for, or tried again.
+    /// The reason for waiting, or the error that is being retried.
     pub fn trouble(&self) -> Option<&str> {
         match self {
             Self::Tcp(progress, _) => progress.trouble.as_deref(),
@@ -276,7 +278,7 @@ impl ReceiveProgress {
         }
     }
 
-    /// The last record and epoch that the copy has.
+    /// The last record and epoch of the copy.
     pub fn reached(&self) -> (u64, u64) {
         match self {
             Self::Tcp(progress, _) => (progress.number, progress.epoch),
@@ -284,8 +286,8 @@ impl ReceiveProgress {
         }
     }
 
-    /// Records that the source has said to have and the copy has not; a stream says only messages.
-    /// And for how long, in milliseconds.
+    /// The number of records that the source is known to have and the copy has not, and for how
+    /// long, in milliseconds. A stream reports only messages, not records.
     pub(super) fn lag(&self) -> (Option<u64>, Option<u64>) {
         match self {
             Self::Tcp(progress, lag) => {

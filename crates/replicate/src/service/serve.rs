@@ -1,4 +1,4 @@
-//! A log to replicas over TCP.
+//! Serves a log to replicas over TCP.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ use crate::ship::tcp::{Files, Limits, Server};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub log: PathBuf,
-    /// Port 0 takes any.
+    /// Port 0 selects a free port.
     pub listen: SocketAddr,
     pub files: Files,
-    /// How many replicas to take at once.
+    /// The most replicas at once.
     pub replicas: usize,
     /// As [`Limits::synced`].
     pub synced: bool,
 }
 
 impl Settings {
-    /// Whether certificates and key can be read.
+    /// Checks that the certificates and the key can be read.
     ///
     /// # Errors
     /// [`Error::Tcp`] names the file.
@@ -44,8 +44,8 @@ impl Settings {
         Ok(Server::start(&self.log, self.listen, tls, limits)?)
     }
 
-    /// Waits until who is connected has all of the log, for a moment: who does not keep up goes on
-    /// from there another time.
+    /// Waits a moment until the connected replicas have the whole log. A replica that does not keep
+    /// up continues from its position at the next connection.
     ///
     /// # Errors
     /// [`Error::Log`]

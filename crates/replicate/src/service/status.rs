@@ -1,4 +1,4 @@
-//! How the parts are, and the words in which that is said: by `status`, and by each verb's `--json`.
+//! The status of the parts, as `status` and the `--json` of each command report it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,21 +29,22 @@ pub struct PartStatus {
     pub kind: &'static str,
     pub log: String,
     pub state: State,
-    /// What is waited for, tried again, or was the end of it.
+    /// The reason for waiting or retrying, or the error that ended the part.
     pub trouble: Option<String>,
-    /// How many times it could not go on.
+    /// How many times the part could not continue.
     pub failures: u64,
-    /// The last record and epoch that it has said, shipped, received or applied.
+    /// The last record and epoch that the part has recorded, shipped, received or applied.
     pub number: Option<u64>,
     pub epoch: Option<u64>,
-    /// What it has not done yet, in records, and for how long the oldest of that has waited; none where
-    /// nobody tells, or who would does not work or is not connected.
+    /// The records that the part has not handled yet, and for how long the oldest of them has
+    /// waited. `None` if unknown, because the part does not report it, is not running or is not
+    /// connected.
     pub lag_records: Option<u64>,
     pub lag_ms: Option<u64>,
-    /// Of who writes a log: how large that is, and its first epoch; none if that is not known.
+    /// For a part that writes a log, its size in bytes, and its first epoch if that is known.
     pub log_bytes: Option<u64>,
     pub log_first_epoch: Option<u64>,
-    /// What it counted since it has begun, or begun again.
+    /// The counters since the part last started.
     pub counts: Value,
     #[serde(skip)]
     pub(super) progress: Option<Progress>,
@@ -52,20 +53,20 @@ pub struct PartStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It has not begun yet.
+    /// It has not started yet.
     #[default]
     Starting,
     Running,
-    /// The other end is not there, or takes nothing; it goes on by itself.
+    /// The other end is missing or accepts nothing. The part continues by itself.
     Waiting,
-    /// A replica's next step would remove most of its files; it goes on when that is allowed, or when a later epoch
-    /// has them again.
+    /// A replica's next step would remove most of its files. It continues when that is allowed, or
+    /// when a later epoch has the files again.
     Halted,
-    /// It could not go on, and is begun again soon.
+    /// It could not continue, and will be restarted soon.
     Retrying,
-    /// It could not go on, and somebody has to do something.
+    /// It could not continue, and needs intervention.
     Failed,
-    /// It was told to end, and has.
+    /// It ended as requested.
     Ended,
 }
 
@@ -93,7 +94,7 @@ impl State {
     }
 }
 
-/// What a part's thread tells.
+/// The report of a part's thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartReport {
     pub(super) state: State,
@@ -102,11 +103,11 @@ pub(super) struct PartReport {
     pub(super) progress: Option<Progress>,
 }
 
-/// How far a part is.
+/// The progress of a part.
 #[derive(Clone, Debug)]
 pub enum Progress {
     Capture(CaptureProgress),
-    /// And where it listens.
+    /// Also the address that it listens on.
     Serve(SocketAddr, tcp::Status),
     Publish(Published),
     Receive(ReceiveProgress),
@@ -114,7 +115,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Whether it has begun: a log has its tree.
+    /// Whether it is ready: a log has its tree.
     pub(super) fn ready(&self) -> bool {
         match self {
             Self::Capture(captured) => captured.ready,
@@ -122,7 +123,7 @@ impl Progress {
         }
     }
 
-    /// The part does not work any more: what it only has while it does is gone.
+    /// Removes the values that only a running part has.
     pub(super) fn stopped(&mut self) {
         match self {
             Self::Capture(captured) => {
@@ -148,7 +149,7 @@ impl Progress {
         }
     }
 
-    /// Whether it knows how far it is behind: those that read a log do as long as that is written.
+    /// Whether it knows its lag. Parts that read a log do as long as that log is written.
     fn knows_lag(&self, state: State) -> bool {
         match self {
             Self::Publish(_) | Self::Apply(_) => true,
@@ -168,7 +169,7 @@ impl Progress {
         }
     }
 
-    /// Whether somebody has to allow what comes next.
+    /// Whether a person has to allow the next step.
     pub(super) fn halted(&self) -> bool {
         match self {
             Self::Apply(done) => done.hold.as_ref().is_some_and(|hold| hold.deletes),
@@ -185,7 +186,7 @@ impl Progress {
         }
     }
 
-    /// As JSON.
+    /// Returns the status as JSON.
     pub fn object(&self) -> Value {
         match self {
             Self::Capture(captured) => capture(captured),
@@ -207,7 +208,7 @@ impl Progress {
         (Some(number), Some(epoch))
     }
 
-    /// In records and milliseconds.
+    /// The lag in records and milliseconds.
     fn lag(&self, log: &Path, tips: &mut Tips) -> (Option<u64>, Option<u64>) {
         match self {
             Self::Capture(captured) => {
@@ -231,7 +232,7 @@ impl Progress {
                 let Some(tip) = tips.of(log) else {
                     return (None, None);
                 };
-                // A tree cannot be between epochs.
+                // A tree is always at an epoch.
                 let behind = tip.epoch_record.saturating_sub(done.last.record);
                 (Some(behind), Some(tip.lag_ms(done.last.record, now_ns())))
             }
@@ -441,7 +442,7 @@ fn apply(done: &Done) -> Value {
 mod tests {
     use super::*;
 
-    /// What is said of a lag in this state.
+    /// The reported lag in this state.
     fn lag(state: State, progress: Progress) -> (Option<u64>, Option<u64>) {
         let known = PartReport {
             state,

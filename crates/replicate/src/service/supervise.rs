@@ -1,4 +1,4 @@
-//! A part's thread: begins it, begins it again after what may pass, and tells how it is.
+//! The thread of a part: starts it, restarts it after temporary errors, and reports its state.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ use super::{Error, Kind, Part, STEP};
 use crate::log;
 use crate::make::Gate;
 
-/// Between two attempts: at first, and at most.
+/// The shortest and the longest delay between attempts.
 const MIN_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// Who is waited for says this often how far it is.
+/// How often a part that others wait for reports its progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is known of a part by whoever asks.
+/// The state of a part that other threads read.
 #[derive(Debug)]
 pub(super) struct PartState {
     name: String,
     pub(super) kind: Kind,
     log: PathBuf,
-    /// What replicas of its log have, where somebody waits for them.
+    /// The acknowledgements of the log's replicas, if a capture waits for them.
     confirmed: Option<Arc<Acknowledgements>>,
     known: Mutex<PartReport>,
     /// Its next step may remove most of a replica's files.
     allowed: AtomicBool,
-    /// What an apply asks before each call.
+    /// The gate that an apply checks before each call.
     gate: Gate,
 }
 
@@ -54,12 +54,12 @@ impl PartState {
         &self.name
     }
 
-    /// Ends a step of an apply where it is.
+    /// Aborts the current step of an apply.
     pub(super) fn cut_off(&self) {
         self.gate.close();
     }
 
-    /// Lets a part that is halted take its step; false for one that is not.
+    /// Lets a halted part take its step. Returns false if the part is not halted.
     pub(super) fn allow_delete_once(&self) -> bool {
         let halted = self.state() == State::Halted;
         if halted {
@@ -72,7 +72,7 @@ impl PartState {
         self.known().state
     }
 
-    /// Whether it has what others need of it, or cannot have it by waiting.
+    /// Whether the part has what others need of it, or cannot get it by waiting.
     pub(super) fn begun(&self) -> bool {
         let known = self.known();
         match known.state {
@@ -84,7 +84,7 @@ impl PartState {
         }
     }
 
-    /// What a part waits for that works, and has no tree yet.
+    /// What a running part without a tree is waiting for.
     pub(super) fn awaits(&self) -> Option<String> {
         if self.begun() || self.state() == State::Starting {
             return None;
@@ -99,7 +99,7 @@ impl PartState {
         PartStatus::new(&self.name, self.kind, &self.log, &known, tips)
     }
 
-    /// Works until `end` says so, or until what does not pass by itself.
+    /// Runs until `end` is set, or until an error that does not pass by itself.
     pub(super) fn work(&self, mut part: Part, end: &AtomicBool) {
         let (mut delay, mut said) = (MIN_DELAY, String::new());
         let keep = self.keep(&part);
@@ -146,7 +146,7 @@ impl PartState {
         }
     }
 
-    /// Keeps its log to a size, if it is asked for, for as long as it works or tries to.
+    /// Starts limiting the size of its log, if requested, for as long as the part runs or retries.
     fn keep(&self, part: &Part) -> Option<Keep> {
         let begun = Keep::begin(&self.log, part.job.keep()?);
         match begun {
@@ -171,7 +171,7 @@ impl PartState {
         Ok(working)
     }
 
-    /// `full` is how it ended the last time.
+    /// `full` tells whether it last ended with a full disk.
     fn follow(
         &self,
         part: &mut Part,
@@ -227,12 +227,12 @@ impl PartState {
     }
 
     fn known(&self) -> MutexGuard<'_, PartReport> {
-        // Whole between any two statements.
+        // The state is consistent between any two statements, so a poisoned lock is usable.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// False: the end came first.
+/// Waits. Returns false if the end came first.
 fn waited(delay: Duration, end: &AtomicBool) -> bool {
     let since = Instant::now();
     while since.elapsed() < delay {

@@ -1,4 +1,4 @@
-//! How far logs are, for parts that read them: looked up when somebody asks.
+//! The heads of logs, for parts that read them. They are read on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use crate::log::Error;
 use crate::record::Entry;
 use crate::ship::Source;
 
-/// Times of records are kept this far apart, in nanoseconds.
+/// The distance between stored times of records, in nanoseconds.
 const APART: u64 = 10_000_000;
-/// When there are so many of them, they are thinned: then they are apart by this part of their age. Ages of 10 s to a
-/// year are some 3800.
+/// The number of stored times at which they are thinned out. Their distance then is this fraction
+/// of their age. Ages from 10 s to a year take about 3800.
 const MARKS: usize = 8192;
 const PART: u64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Tips(BTreeMap<PathBuf, Tip>);
 
-/// How far a log is.
+/// The head of a log.
 #[derive(Debug)]
 pub(super) struct Tip {
     source: Source,
@@ -30,13 +30,13 @@ pub(super) struct Tip {
 }
 
 impl Tips {
-    /// None for a log that cannot be read now.
+    /// Returns `None` for a log that cannot be read now.
     pub(super) fn of(&mut self, log: &Path) -> Option<&Tip> {
         let read = match self.0.remove(log) {
             Some(mut tip) => tip.follow().map(|()| tip),
             None => Tip::open(log),
         };
-        // Compacted or replaced since: how far it is now does not depend on how far it was.
+        // The log was compacted or replaced since. Its head does not depend on the former one.
         let tip = read.or_else(|_| Tip::open(log)).ok()?;
         Some(self.0.entry(log.to_owned()).or_insert(tip))
     }
@@ -62,7 +62,7 @@ impl Tip {
             }
             self.epoch_record = record.number;
             let last = self.marks.back().map_or(0, |(_, at_ns)| *at_ns);
-            // Behind the last one, too: somebody has set the source's clock.
+            // A time before the last one is stored, too: the source's clock was set back.
             if record.at_ns < last || record.at_ns >= last + APART {
                 self.marks.push_back((record.number, record.at_ns));
             }
@@ -73,7 +73,7 @@ impl Tip {
         Ok(())
     }
 
-    /// The older they are, the fewer stay; the oldest does.
+    /// Removes more of the older times than of the newer ones. The oldest stays.
     fn thin(&mut self) {
         let newest = self.marks.back().map_or(0, |(_, at_ns)| *at_ns);
         let mut kept: Option<u64> = None;
@@ -85,18 +85,18 @@ impl Tip {
             }
             stays
         });
-        // Only where somebody sets the source's clock on and on.
+        // Reached only if the source's clock is set repeatedly.
         while self.marks.len() > MARKS {
             self.marks.pop_front();
         }
     }
 
-    /// The age of the oldest epoch behind this record, in milliseconds; 0 if there is none.
+    /// The age of the oldest epoch after this record in milliseconds, or 0 if there is none.
     pub(super) fn lag_ms(&self, number: u64, now_ns: u64) -> u64 {
         let behind = self.marks.iter().find(|(record, _)| *record > number);
         let oldest = match behind {
             Some((_, at_ns)) => *at_ns,
-            // Within what is kept apart.
+            // The epoch is within the distance of the last stored time.
             None if self.epoch_record > number => self.marks.back().map_or(now_ns, |(_, at)| *at),
             None => return 0,
         };
@@ -126,7 +126,7 @@ mod tests {
         };
         let mut writer = Writer::open(folder.path(), options).unwrap();
         writer.append(0, Entry::Start { root: ROOT }).unwrap();
-        // An hour of them.
+        // One hour of them.
         let every = second / 20;
         let last = 3600 * 20;
         for number in 1..=last {
@@ -137,7 +137,7 @@ mod tests {
         let tip = Tip::open(folder.path()).unwrap();
         assert!(tip.marks.len() <= MARKS);
         for record in [1, 2, last / 2, last - 100, last] {
-            // The epoch with that number is the record behind.
+            // The epoch with that number is in the next record.
             let age = (now - record * every) / 1_000_000;
             let lag = tip.lag_ms(record, now);
             assert!(
@@ -156,7 +156,7 @@ mod tests {
         writer.append(1, Entry::Epoch { number: 1 }).unwrap();
         writer.seal().unwrap();
         writer.append(2, Entry::Epoch { number: 2 }).unwrap();
-        // One without an epoch, and one without anything.
+        // One segment without an epoch, and one without any record.
         writer.seal().unwrap();
         writer
             .append(3, Entry::Patterns(Patterns::default()))

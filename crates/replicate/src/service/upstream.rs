@@ -1,4 +1,5 @@
-//! What a copy of a log knows of its source: kept beside it, for who has to know later what the copy lacks.
+//! What a copy of a log knows of its source. It is stored beside the copy, to determine later what
+//! the copy lacks.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -11,34 +12,34 @@ use super::capture::now_ns;
 use super::receive::ReceiveProgress;
 use crate::folder::Folder;
 
-/// In the folder of a copy.
+/// The name of the file in the folder of a copy.
 const FILE: &str = "upstream";
 const TEMPORARY: &str = "upstream.tmp";
-/// Of the file, in bytes.
+/// The largest size of the file, in bytes.
 const MAX_SIZE: u64 = 16 << 10;
 const INTERVAL: Duration = Duration::from_secs(1);
-/// While the source has not told all.
+/// The interval of writes while the source has not reported everything.
 const SOON: Duration = Duration::from_millis(50);
 
-/// How far a source was when the copy last heard of it.
+/// The head of a source when the copy last heard of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upstream {
     /// Where the copy was received from.
     pub from: String,
-    /// The source's last record and epoch; a stream does not tell them.
+    /// The source's last record and epoch. A stream does not report them.
     pub record: Option<u64>,
     pub epoch: Option<u64>,
     /// Messages of a stream that the copy lacked.
     pub pending: Option<u64>,
-    /// When, in nanoseconds since 1970.
+    /// The time of the report, in nanoseconds since 1970.
     pub heard_ns: u64,
 }
 
 impl Upstream {
-    /// None for a log that was not received, or a file that was not written to its end.
+    /// Returns `None` for a log that was not received, or an incomplete file.
     ///
     /// # Errors
-    /// When there is one that cannot be read.
+    /// The file exists and cannot be read.
     pub fn read(log: &Path) -> io::Result<Option<Self>> {
         let folder = Folder::open(log)?;
         let file = match folder.file(FILE, OFlags::RDONLY) {
@@ -59,18 +60,18 @@ impl Upstream {
     }
 }
 
-/// Writes it, once in a while.
+/// Writes the file at intervals.
 #[derive(Debug, Default)]
 pub(super) struct Noter {
     written: Option<Instant>,
-    /// It has all that the source tells.
+    /// It has everything that the source reports.
     complete: bool,
-    /// When the source was last there.
+    /// When the source was last connected.
     heard_ns: Option<u64>,
 }
 
 impl Noter {
-    /// Where this cannot be written, what the copy lacks is not known later: nothing else depends on it.
+    /// If the file cannot be written, only the later report of what the copy lacks is affected.
     pub(super) fn note(&mut self, log: &Path, from: &str, received: &ReceiveProgress) {
         if !received.connected() {
             return;

@@ -1,5 +1,5 @@
-//! Signs records with a key that both ends were given at set-up: checksums tell damage, not a broker
-//! that makes records up.
+//! Signs records with a key that both ends received at set-up. A checksum detects damage, but not a
+//! broker that forges records.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -10,17 +10,17 @@ use ring::{digest, hmac};
 
 use crate::log::Id;
 
-/// HMAC-SHA256, in bytes.
+/// The length of an HMAC-SHA256, in bytes.
 const SIGNATURE: usize = 32;
-/// Of the key, in bytes; the file has them as hexadecimal digits.
+/// The length of the key in bytes. The file has it in hexadecimal digits.
 const SECRET: usize = 32;
-/// Keeps signatures of records from being those of anything else.
+/// Separates signatures of records from signatures of anything else.
 const PURPOSE: &[u8] = b"lowroad replicate record 1\0";
 
-/// What goes with a record.
+/// The signature of a record.
 pub type Signature = [u8; SIGNATURE];
 
-/// What both ends share.
+/// The secret that both ends share.
 #[derive(Clone, Debug)]
 pub struct Key(hmac::Key);
 
@@ -33,10 +33,10 @@ pub enum KeyError {
 }
 
 impl Key {
-    /// Draws a key, and writes it to a new file that only its owner can read.
+    /// Generates a key and writes it to a new file that only its owner can read.
     ///
     /// # Errors
-    /// [`KeyError::Io`], also if there is such a file.
+    /// [`KeyError::Io`], also if the file exists.
     pub fn create(path: &Path) -> Result<(), KeyError> {
         let error = at(path);
         let mut secret = [0; SECRET];
@@ -71,13 +71,13 @@ impl Key {
         signature
     }
 
-    /// Whether the signature is one by this key; the time taken does not tell where it differs.
+    /// Whether the signature was made with this key. The comparison takes constant time.
     pub fn signed(&self, id: &Id, number: u64, bytes: &[u8], signature: &[u8]) -> bool {
         hmac::verify(&self.0, &signed_bytes(id, number, bytes), signature).is_ok()
     }
 }
 
-/// What is signed: each part has one length.
+/// The bytes to sign. Each part has a fixed length.
 fn signed_bytes(id: &Id, number: u64, bytes: &[u8]) -> Vec<u8> {
     let digest = digest::digest(&digest::SHA256, bytes);
     [PURPOSE, id, &number.to_le_bytes(), digest.as_ref()].concat()

@@ -1,4 +1,4 @@
-//! The copy of a log: its records are the source's, under their numbers, and so is its id.
+//! The copy of a log. It has the source's records, their numbers and the source's log id.
 
 use std::path::{Path, PathBuf};
 
@@ -9,30 +9,30 @@ use crate::record::Record;
 pub struct Sink {
     folder: PathBuf,
     writer: Writer,
-    /// Of the log that this is a copy of; none while it is empty.
+    /// The beginning of the copied log, or `None` while the copy is empty.
     beginning: Option<Beginning>,
-    /// Reads what is here, and the number that is next there.
+    /// A reader of the copy, and the number of the record that it reads next.
     own: Option<(Reader, u64)>,
 }
 
-/// What a copy has on its disk.
+/// The state of a copy on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyState {
-    /// Of the log that it is a copy of.
+    /// The beginning of the copied log.
     pub beginning: Beginning,
-    /// The last record's number.
+    /// The number of the last record.
     pub number: u64,
-    /// When the source wrote the last record, in nanoseconds since 1970: another record under the same
-    /// number is another history.
+    /// When the source wrote the last record, in nanoseconds since 1970. Another record with the
+    /// same number belongs to another history.
     pub at_ns: u64,
-    /// The last epoch; zero before the first.
+    /// The last epoch, or zero before the first.
     pub epoch: u64,
     /// The term of the last record.
     pub term: u64,
 }
 
 impl Sink {
-    /// Makes the folder if there is none.
+    /// Opens the copy, and creates the folder if there is none.
     ///
     /// # Errors
     /// Those of [`Writer::open`].
@@ -40,7 +40,7 @@ impl Sink {
         Self::with_segments(folder, Options::default().segment)
     }
 
-    /// As [`Self::open`], with segments of so many bytes.
+    /// As [`Self::open`], with segments of this many bytes.
     ///
     /// # Errors
     /// Those of [`Writer::open`].
@@ -50,7 +50,7 @@ impl Sink {
             segment,
         };
         let mut writer = Writer::open(folder, options)?;
-        // What a copy that was killed has left may be in memory only.
+        // A copy whose process was killed may have left data in memory only.
         writer.sync()?;
         let beginning = match writer.last() {
             Some(_) => Reader::open(folder)?.beginning()?,
@@ -64,8 +64,8 @@ impl Sink {
         })
     }
 
-    /// What is there; of what was received since the last [`Self::sync`], it may be lost again. None if
-    /// there is nothing.
+    /// The state of the copy. What was received since the last [`Self::sync`] may be lost again.
+    /// `None` if the copy is empty.
     pub fn held(&self) -> Option<CopyState> {
         let (beginning, last) = (self.beginning?, self.writer.last()?);
         Some(CopyState {
@@ -77,8 +77,8 @@ impl Sink {
         })
     }
 
-    /// When the source wrote the record that is here under this number; none if there is none, or if it may have been
-    /// folded. Numbers that are asked for in their order are found without reading anything twice.
+    /// When the source wrote the record with this number. `None` if there is none, or if it may
+    /// have been folded. If the numbers increase from call to call, nothing is read twice.
     ///
     /// # Errors
     /// Those of [`Writer::flush`] and [`Reader::read`].
@@ -88,7 +88,7 @@ impl Sink {
         };
         let Beginning { first, folded, .. } = held.beginning;
         if number >= held.number || number < first || number <= folded {
-            // A segment that is read stays when it is compacted away.
+            // An open segment remains readable after it is compacted away.
             self.own = None;
             return Ok((number == held.number).then_some(held.at_ns));
         }
@@ -103,7 +103,7 @@ impl Sink {
         while next <= number {
             let record = match reader.read() {
                 Ok(Some(located)) => located.record,
-                // A copy is compacted while it is written.
+                // The copy may be compacted while it is written.
                 Ok(None) | Err(Error::Compacted { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             };
@@ -116,11 +116,12 @@ impl Sink {
         Ok(None)
     }
 
-    /// Makes it a copy of the log that begins so. A copy of that very log goes on if it has a record: until then the
-    /// source may have been compacted, and begin with another.
+    /// Makes this a copy of the log with this beginning. An existing copy of the same log continues
+    /// if it has a record. Before that, the source may have been compacted and have another
+    /// beginning.
     ///
     /// # Errors
-    /// [`Error::Mixed`] if it is a copy of another log.
+    /// [`Error::Mixed`] if this is a copy of another log.
     pub fn begin(&mut self, beginning: &Beginning) -> Result<(), Error> {
         match self.held() {
             Some(held) if held.beginning.id == beginning.id => return Ok(()),
@@ -131,7 +132,7 @@ impl Sink {
         Ok(())
     }
 
-    /// False for a record that is here already.
+    /// Appends a record. Returns false if the copy has it already.
     ///
     /// # Errors
     /// Those of [`Writer::receive`].
@@ -139,15 +140,15 @@ impl Sink {
         self.writer.receive(record)
     }
 
-    /// Returns when all that was received survives a loss of power.
+    /// Returns when everything received survives a power failure.
     ///
     /// # Errors
-    /// Those of [`Writer::sync`]. It can be tried again when the disk has room.
+    /// Those of [`Writer::sync`]. The call can be repeated when the disk has space again.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.writer.sync()
     }
 
-    /// Removes all records behind this one: for a copy that has more than another tree that was promoted.
+    /// Removes all records after this one, for a copy that is ahead of a promoted tree.
     ///
     /// # Errors
     /// Those of [`Writer::rewind`].
@@ -156,7 +157,7 @@ impl Sink {
         self.writer.rewind(number)
     }
 
-    /// Removes all records: for a copy that cannot go on.
+    /// Removes all records, for a copy that cannot continue.
     ///
     /// # Errors
     /// Those of [`Writer::clear`].

@@ -1,4 +1,4 @@
-//! A log as it is shipped: its records in their order, from any of them on, while it is written.
+//! Reads a log for shipping: its records in order, from any record on, while it is written.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,21 @@ use crate::record::Record;
 pub struct Source {
     folder: PathBuf,
     reader: Reader,
-    /// The number of the last record that was read, or that reading begins behind; zero for all.
+    /// The number of the last record that was read, or after which reading begins. Zero for all
+    /// records.
     number: u64,
-    /// When that record was written; none before one was read.
+    /// When that record was written, or `None` before one was read.
     at_ns: Option<u64>,
-    /// Where the log begins that the number is of.
+    /// The beginning of the log in which the number is valid.
     beginning: Option<Beginning>,
 }
 
 impl Source {
-    /// With the record that follows this number; with the log's first one, whatever its number, for 0.
+    /// Starts after the record with this number. 0 stands for the log's first record, whatever its
+    /// number.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no such folder; an empty one is a log that begins later.
+    /// [`Error::Io`] if there is no such folder. An empty folder is a log that begins later.
     pub fn open(folder: &Path, after: u64) -> Result<Self, Error> {
         let (reader, beginning) = behind(folder, after)?;
         Ok(Self {
@@ -33,7 +35,8 @@ impl Source {
         })
     }
 
-    /// As [`Self::open`], for a copy that has the record under this number of a log that begins so.
+    /// As [`Self::open`], for a copy that has the record with this number of a log with this
+    /// beginning.
     ///
     /// # Errors
     /// Also [`Error::Compacted`] if other records have these numbers by now.
@@ -43,7 +46,7 @@ impl Source {
         Ok(source)
     }
 
-    /// With the first record of the log's last segment: to learn how far the log is.
+    /// Starts with the first record of the log's last segment, to find the head of the log.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -57,7 +60,7 @@ impl Source {
         })
     }
 
-    /// Where the log begins: for a copy of all of it. None while nothing was written to it.
+    /// The beginning of the log, for a complete copy. `None` if nothing has been written to it.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -68,14 +71,14 @@ impl Source {
         Ok(self.beginning)
     }
 
-    /// The next record; none if there is none yet: it can be asked for again later.
+    /// The next record. `None` if it has not been written yet; it may be asked for again later.
     ///
     /// # Errors
-    /// Those of [`Reader::read`]; [`Error::Compacted`] also if the log begins behind where reading
-    /// should, and [`Error::Replaced`] if it does not have the last record any more that was read.
+    /// Those of [`Reader::read`]. [`Error::Compacted`] also if the log begins after the starting
+    /// point. [`Error::Replaced`] if the log no longer has the last record that was read.
     pub fn read(&mut self) -> Result<Option<Record>, Error> {
         let read = match self.next() {
-            // The writer was killed while it wrote, and its successor has cut off what this reader
+            // The writer was killed during a write, and its successor has cut off what this reader
             // had begun to read.
             Err(Error::Damaged { .. }) => {
                 (self.reader, self.beginning) = self.again()?;
@@ -90,7 +93,7 @@ impl Source {
         Ok(read)
     }
 
-    /// Returns when all that was read survives a loss of power.
+    /// Returns when everything read so far survives a power failure.
     ///
     /// # Errors
     /// Those of [`Reader::persist`].
@@ -98,17 +101,17 @@ impl Source {
         self.reader.persist()
     }
 
-    /// A reader that goes on behind the last record that was read.
+    /// A new reader that continues after the last record that was read.
     fn again(&self) -> Result<(Reader, Option<Beginning>), Error> {
         let (before, number) = (self.beginning, self.number);
         let (mut reader, now) = behind(&self.folder, number.saturating_sub(1))?;
         self.check(before, now)?;
-        // The last one but one of what was folded has another number by now; the last one has not.
+        // The folded records have other numbers now, except the last of them.
         let folded = before != now && now.is_some_and(|now| number < now.folded);
         let Some(at_ns) = self.at_ns.filter(|_| !folded) else {
             return behind(&self.folder, number);
         };
-        // A disk that has lost records may be gone on with, under the same numbers.
+        // A disk that lost records may have been written again with the same numbers.
         while let Some(located) = reader.read()? {
             let record = located.record;
             if record.number == number && record.at_ns == at_ns {
@@ -121,7 +124,8 @@ impl Source {
         Err(Error::Replaced(self.folder.clone()))
     }
 
-    /// What a log was folded to has its own numbers, up to the epoch that is the last of it.
+    /// Checks a number in the folded part. The records of a base have their own numbers, up to its
+    /// last epoch.
     fn check(&self, before: Option<Beginning>, now: Option<Beginning>) -> Result<(), Error> {
         let (Some(before), Some(now)) = (before, now) else {
             return Ok(());
@@ -152,7 +156,8 @@ impl Source {
 fn behind(folder: &Path, number: u64) -> Result<(Reader, Option<Beginning>), Error> {
     let mut reader = Reader::open(folder)?;
     let beginning = reader.beginning()?;
-    // Numbers in what was folded are another thing: they are counted from the base's beginning.
+    // Numbers in the folded part are counted from the beginning of the base, so they mean something
+    // else.
     if beginning.is_some_and(|beginning| number > beginning.folded) {
         reader = Reader::open_after(folder, number)?;
     }

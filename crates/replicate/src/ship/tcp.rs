@@ -1,13 +1,14 @@
-//! Ships a log over TCP, from its source to any number of replicas, with TLS 1.3 and a certificate on
-//! either side.
+//! Ships a log over TCP from its source to any number of replicas, with TLS 1.3 and a certificate
+//! on either side.
 //!
-//! The protocol, version 2: messages behind their length in four bytes, little-endian, each a byte
-//! that says which and then its members. The server welcomes whoever shows a certificate of the right
-//! authority; the replica says which log it has, and its last record by number and time; the server
-//! says its term and where the log begins, and sends each record from the next one on, as the log's codec has it, or
-//! why it cannot. The replica says the number of each record that it has on its disk, for many at once,
-//! and the server how far the source is. Each says something every second; who hears nothing for long
-//! hangs up, and the replica connects again.
+//! The protocol, version 2, consists of messages. Each has a length in four bytes, little-endian, a
+//! byte with the type, and its fields. The server accepts every client with a certificate of the
+//! right authority. The replica sends the id of its log, and the number and time of its last
+//! record. The server sends its term and the beginning of the log, and then each record from the
+//! next one on in the log's encoding, or the reason why it cannot. The replica acknowledges records
+//! that are on its disk, many at once, and the server sends the head of its log. Each end sends a
+//! message at least every second. An end that receives nothing for too long closes the connection,
+//! and the replica connects again.
 
 mod channel;
 mod client;
@@ -84,8 +85,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it may go away by itself: a connection that breaks, a server that starts again, a disk
-    /// that gets room.
+    /// Whether the error may pass without intervention: a broken connection, a server that
+    /// restarts, a full disk that gets space.
     pub fn heals(&self) -> bool {
         match self {
             Self::Io(_) | Self::Tls(_) | Self::Closed | Self::Silent(_) | Self::Stalled(_) => true,
@@ -95,7 +96,7 @@ impl Error {
         }
     }
 
-    /// Whether the disk has no room.
+    /// Whether the disk is full.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Log(error) if error.is_full())
     }

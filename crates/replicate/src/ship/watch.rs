@@ -1,4 +1,4 @@
-//! Waits until something was written to a log's folder, by inotify: nobody asks the disk in between.
+//! Waits with inotify until something is written to a log's folder, without polling the disk.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,13 +9,14 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Its descriptor is readable while there is something that [`Watch::wait`] has not told of.
+/// Its descriptor is readable while there is a change that [`Watch::wait`] has not returned yet.
 #[derive(Debug)]
 pub struct Watch(OwnedFd);
 
 impl Watch {
     /// # Errors
-    /// No such folder, or no more watches: the limit is `fs.inotify.max_user_instances`.
+    /// There is no such folder, or the limit of inotify instances (`fs.inotify.max_user_instances`)
+    /// is reached.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
@@ -23,11 +24,11 @@ impl Watch {
         Ok(Self(watch))
     }
 
-    /// Returns when something was written, or after this long (whole milliseconds): read the log then.
-    /// What is written while it is read is told of by the next call.
+    /// Returns when something was written, or after this time (whole milliseconds). Read the log
+    /// afterwards. A write during that read makes the next call return at once.
     ///
     /// # Errors
-    /// Of poll and read.
+    /// Those of `poll` and `read`.
     pub fn wait(&self, at_most: Duration) -> io::Result<()> {
         let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
         let mut asked = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
@@ -37,10 +38,10 @@ impl Watch {
         }
     }
 
-    /// Forgets what has been told: by who waits for the descriptor among others.
+    /// Discards the pending changes, for callers that poll the descriptor together with others.
     ///
     /// # Errors
-    /// Of read.
+    /// Those of `read`.
     pub fn drain(&self) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut room);

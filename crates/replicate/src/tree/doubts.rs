@@ -1,10 +1,11 @@
-//! What is in doubt: an epoch waits until nothing is, but of files that it names as stale.
+//! The parts in doubt. An epoch needs all of them settled, except those of files that it names as
+//! stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Change, File, Part};
 
-/// What was in doubt and is not settled yet.
+/// The parts that are in doubt and have not been settled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Doubts(BTreeMap<File, BTreeSet<DirtyState>>);
 
@@ -16,7 +17,7 @@ enum DirtyState {
 }
 
 impl Doubts {
-    /// Follows what a change says to be in doubt, settled or gone.
+    /// Applies a change that puts something in doubt, settles it or removes a file.
     pub(crate) fn follow(&mut self, change: &Change) {
         match change {
             Change::Doubt { file, part } => self.raise(*file, part),
@@ -30,7 +31,7 @@ impl Doubts {
         self.0.entry(file).or_default().insert(part.into());
     }
 
-    /// Settles all ranges that lie within the one that was read.
+    /// Settles all ranges within the one that was read.
     pub fn settle(&mut self, file: File, part: &Part) {
         let settled = DirtyState::from(part);
         if let Some(doubts) = self.0.get_mut(&file) {
@@ -41,7 +42,7 @@ impl Doubts {
         }
     }
 
-    /// Of a file that is gone nothing has to be known.
+    /// Forgets the doubts of a file that is gone.
     pub fn forget(&mut self, file: File) {
         self.0.remove(&file);
     }
@@ -51,18 +52,18 @@ impl Doubts {
         doubts.is_some_and(|doubts| doubts.contains(&part.into()))
     }
 
-    /// All that is in doubt.
+    /// All parts in doubt.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (File, Part)> {
         let all = self.0.iter();
         all.flat_map(|(file, doubts)| doubts.iter().map(|doubt| (*file, (*doubt).into())))
     }
 
-    /// A file that something is not known of, and that is none of these.
+    /// A file with a doubt that is not among `files`.
     pub(crate) fn first_except(&self, files: &BTreeSet<File>) -> Option<File> {
         self.0.keys().find(|file| !files.contains(file)).copied()
     }
 
-    /// A file that something is not known of.
+    /// A file with a doubt.
     pub fn first(&self) -> Option<File> {
         self.0.first_key_value().map(|(file, _)| *file)
     }

@@ -1,8 +1,8 @@
-//! What makes a record one that cannot follow those before it.
+//! The reasons for which a record cannot follow the earlier ones.
 
 use crate::record::{File, Name};
 
-/// A record that no capture writes. The log is damaged on purpose, or by a defect: take a new one.
+/// A record that no capture writes. The log was manipulated or is defective: take a new one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     #[error("record {found} follows where {expected} is due: records are missing")]

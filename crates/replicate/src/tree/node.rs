@@ -1,20 +1,20 @@
-//! A file's state: what records say of it, and the records that say it again.
+//! The state of a file according to the records, and the records that reproduce it.
 
 use std::collections::BTreeSet;
 
 use super::{Invalid, MAX_FILE_SIZE};
 use crate::record::{Attributes, Change, Edit, File, Kind, Name, Xattr};
 
-/// What is known of a file.
+/// The known state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub kind: Kind,
-    /// As they were said last; a file of which nothing was said has none.
+    /// The attributes recorded last. `None` if none were recorded.
     pub attributes: Option<Attributes>,
     pub extended: Vec<Xattr>,
-    /// In bytes; zero for all but regular files.
+    /// In bytes. Zero for all but regular files.
     pub size: u64,
-    /// Each directory that has it, and under which name; a directory has one at most.
+    /// Each directory that has the file, with the name. A directory has at most one.
     pub names: BTreeSet<(File, Name)>,
 }
 
@@ -29,7 +29,7 @@ impl Node {
         }
     }
 
-    /// Takes over what a change says of the file's state. Names are the tree's.
+    /// Applies a change to the file's state. The tree keeps the names.
     pub(super) fn change(&mut self, file: File, change: &Change) -> Result<(), Invalid> {
         match change {
             Change::Attributes { attributes, .. } => self.attributes = Some(*attributes),
@@ -56,12 +56,12 @@ impl Node {
         Ok(())
     }
 
-    /// Whether another state differs in nothing but kind, bytes and names.
+    /// Whether another state differs at most in kind, bytes and names.
     pub(crate) fn has_attributes_of(&self, other: &Self) -> bool {
         self.attributes == other.attributes && self.extended == other.extended
     }
 
-    /// The changes that give a new file all of its state but bytes and names.
+    /// The changes that give a new file its state, without bytes and names.
     pub(crate) fn changes(&self, file: File) -> impl Iterator<Item = Change> {
         let all = self.extended.clone();
         let extended = (!all.is_empty()).then_some(Change::Extended { file, all });

@@ -1,21 +1,21 @@
-//! The files that an epoch has an earlier state of, as they are told to people.
+//! The files that an epoch has in an earlier state, in a form for people.
 
 use super::Tree;
 use crate::record::Name;
 
-/// So many are listed; all are counted.
+/// How many are listed. All are counted.
 const MAX_LISTED: usize = 16;
 
-/// Files of which an epoch has no state of its moment but an earlier one: they changed each time that they were read.
+/// Files that an epoch has in an earlier state, because they changed each time they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stale {
     pub files: u64,
-    /// Paths below the root of the first of them that have one.
+    /// The first paths below the root of those that have one.
     pub listed: Vec<Vec<u8>>,
 }
 
 impl Stale {
-    /// Those of the tree's last epoch.
+    /// The stale files of the tree's last epoch.
     pub fn of(tree: &Tree) -> Self {
         let paths = tree.stale().filter_map(|file| tree.path(file));
         let joined = |names: Vec<Name>| {
@@ -28,7 +28,7 @@ impl Stale {
         }
     }
 
-    /// The listed paths, as they can be printed.
+    /// The listed paths in printable form.
     pub fn display_paths(&self) -> Vec<String> {
         let shown = self.listed.iter();
         shown
@@ -36,7 +36,7 @@ impl Stale {
             .collect()
     }
 
-    /// They in one phrase, of a line about an epoch; empty where there are none.
+    /// A phrase for a line about an epoch. Empty if there are no stale files.
     pub fn phrase(&self) -> String {
         if self.files == 0 {
             return String::new();

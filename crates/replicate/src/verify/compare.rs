@@ -1,4 +1,5 @@
-//! Walks two trees side by side in the order of their paths, or one alone, and hashes what it sees.
+//! Walks two trees side by side in the order of their paths, or one tree alone, and computes
+//! hashes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -28,27 +29,27 @@ pub(super) struct Compare<'a, A: Side, B: Side> {
 pub(super) struct Part<S: Side> {
     pub(super) side: S,
     hash: Tree,
-    /// Under which path each file was seen first that may have several.
+    /// For files that may have several names, the path under which each was seen first.
     first: HashMap<(u64, u64), Box<[u8]>>,
 }
 
-/// A directory, of which what is in it is being compared.
+/// A directory whose contents are being compared.
 struct Level<A, B> {
     here: Option<(A, Metadata)>,
     there: Option<(B, Metadata)>,
     names: std::vec::IntoIter<Name>,
-    /// How long its path is.
+    /// The length of its path.
     length: usize,
 }
 
-/// What is in a directory that either side has.
+/// The contents of a directory that is on either side.
 type Below<A, B> = Option<Level<<A as Side>::Lookup, <B as Side>::Lookup>>;
 
 /// A file on one side.
 struct One<F> {
     found: F,
     seen: Metadata,
-    /// The path under which it was seen first, if not under this one.
+    /// The path under which it was seen first, if that is another one.
     first: Option<Box<[u8]>>,
     content: Option<Hash>,
 }
@@ -73,7 +74,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         }
     }
 
-    /// Compares what is wanted of both.
+    /// Compares the selected paths of both.
     pub(super) fn run(&mut self, wanted: &NameSelection) -> Result<(), Error> {
         self.verdict.all = matches!(
             wanted,
@@ -155,7 +156,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         })
     }
 
-    /// A name that only one of the trees has.
+    /// Reports a name that only one of the trees has.
     fn presence(&mut self, here: bool, there: bool) {
         match (here, there) {
             (true, false) => self.differ(What::Missing, String::new(), String::new()),
@@ -164,7 +165,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         }
     }
 
-    /// What is at the path; a directory's level is returned: what is in it comes next.
+    /// Compares the entry at the path. For a directory, returns the level whose contents come next.
     fn entry(
         &mut self,
         here: Option<A::Lookup>,
@@ -196,7 +197,8 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
             return Ok(None);
         };
         if changed {
-            // Neither what differs nor what does not is of one moment.
+            // The file changed meanwhile, so neither its differences nor its equal parts belong to
+            // one moment.
             self.verdict.differences.truncate(before.0);
             self.verdict.differing = before.1;
             let why = "it changed while it was read".to_owned();
@@ -235,7 +237,8 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         }))
     }
 
-    /// All in a directory was seen: of one moment only if it had the same names all the time.
+    /// Ends a directory. Its contents belong to one moment only if its names did not change
+    /// meanwhile.
     fn leave(&mut self, level: &Level<A::Lookup, B::Lookup>) -> Result<(), Error> {
         let mut changed = Ok(false);
         if let Some((found, seen)) = &level.here {
@@ -288,7 +291,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         self.say(What::Links, here, there, text);
     }
 
-    /// Bytes of regular files, once under all of their names.
+    /// Compares the bytes of regular files, once for all names of a file.
     fn contents(
         &mut self,
         here: Option<&mut One<A::Lookup>>,
@@ -313,7 +316,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
             }
         };
         match (here, there) {
-            // Known from when they were seen first.
+            // The result is known from their first names.
             (Some(here), Some(there)) if here.first.is_some() && here.first == there.first => {}
             (Some(here), Some(there)) => {
                 let (a, b) = (ours.half(here), theirs.half(there));
@@ -382,7 +385,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
         self.ended |= (self.watch)(&self.progress).is_break();
     }
 
-    /// What a side said; none, once it is noted, where a file cannot be read.
+    /// The value from a side. If a file cannot be read, notes that and returns `None`.
     fn known<T>(&mut self, said: Result<T, Fault>, here: bool) -> Result<Option<T>, Error> {
         match said {
             Ok(said) => Ok(Some(said)),
@@ -409,7 +412,7 @@ impl<'a, A: Side, B: Side> Compare<'a, A, B> {
     }
 }
 
-/// What a name in a directory leads to, where there is the directory.
+/// Looks up a name in a directory, if the directory exists.
 fn look<S: Side>(
     side: &mut S,
     directory: Option<&S::Lookup>,

@@ -1,14 +1,14 @@
-//! Compares and hashes the bytes of files, a block of 64 KiB after the other. Holes are passed over.
+//! Compares and hashes the bytes of files in blocks of 64 KiB. Holes are skipped.
 
 use super::BLOCK;
 use super::hash::{Content, Hash, leaf};
 use super::side::{Fault, Side};
 
 const STEP: u64 = BLOCK as u64;
-/// Ranges of one file are listed up to this many.
+/// How many ranges of one file are listed.
 const MAX_RANGES: usize = 1000;
 
-/// The file of one side.
+/// A file on one side.
 #[derive(Debug)]
 pub(super) struct Half<'a, S: Side> {
     pub(super) side: &'a mut S,
@@ -16,25 +16,25 @@ pub(super) struct Half<'a, S: Side> {
     pub(super) size: u64,
 }
 
-/// What was found of one file's bytes, or of two files'.
+/// The result for the bytes of one file or two.
 #[derive(Debug, Default)]
 pub(super) struct ContentDifference {
-    /// Where they differ: offset and length, in whole blocks.
+    /// The ranges that differ: offset and length, in whole blocks.
     pub(super) ranges: Vec<(u64, u64)>,
-    /// Blocks of zeros that only one of them has on the disk.
+    /// Blocks of zeros that only one of the files has allocated.
     pub(super) holes: u64,
 }
 
-/// One side's block.
+/// A block on one side.
 #[derive(Debug)]
 struct Block {
     bytes: Vec<u8>,
     hash: Option<Hash>,
-    /// Nothing of it is on the disk.
+    /// No part of the block is allocated.
     hole: bool,
 }
 
-/// The hash of a file's bytes. `read` is told of each block's.
+/// The hash of a file's bytes. `read` is called with the size of each block.
 pub(super) fn alone<S: Side>(
     mut half: Half<'_, S>,
     read: &mut dyn FnMut(u64) -> Result<(), Fault>,
@@ -54,7 +54,8 @@ pub(super) fn alone<S: Side>(
     Ok(content.finish())
 }
 
-/// The hashes of two files' bytes, and where these differ as far as both reach.
+/// The hashes of the bytes of two files, and the ranges that differ up to the end of the shorter
+/// one.
 pub(super) fn both<A: Side, B: Side>(
     mut a: Half<'_, A>,
     mut b: Half<'_, B>,
@@ -87,7 +88,7 @@ pub(super) fn both<A: Side, B: Side>(
             one.push(ours.hash());
         }
         if at < b.size {
-            // Bytes that are the same have the same hash.
+            // Equal bytes have the same hash.
             let whole = same && ours.bytes.len() == theirs.bytes.len();
             theirs.hash = ours.hash.filter(|_| whole);
             other.push(theirs.hash());
@@ -98,7 +99,7 @@ pub(super) fn both<A: Side, B: Side>(
     Ok((one.finish(), other.finish(), compared))
 }
 
-/// Zeros from a block's beginning to another's, as far as the file reaches.
+/// Adds zeros from one block to another, up to the end of the file.
 fn pass(content: &mut Content, at: u64, to: u64, size: u64) {
     let length = to.min(size).saturating_sub(at);
     content.zeros(length / STEP);
@@ -109,7 +110,7 @@ fn pass(content: &mut Content, at: u64, to: u64, size: u64) {
 }
 
 impl<S: Side> Half<'_, S> {
-    /// The next block in which there is data; the file's end, or beyond, where there is none.
+    /// The next block with data. If there is none, the end of the file or an offset after it.
     fn next(&mut self, at: u64) -> Result<u64, Fault> {
         let end = self.size.checked_next_multiple_of(STEP).unwrap_or(u64::MAX);
         if at >= self.size {

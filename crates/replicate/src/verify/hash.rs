@@ -1,5 +1,6 @@
-//! The hash of a tree, for two sides that never see each other's bytes. docs/src/replicate-verify.md has its
-//! definition: who changes anything here makes another hash, and gives [`TREE`] another number.
+//! The hash of a tree, for two sides that never see each other's bytes. It is defined in
+//! docs/src/replicate-verify.md. Any change here results in another hash, so it must come with a
+//! new number in [`TREE`].
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -8,18 +9,18 @@ use super::side::Metadata;
 use super::{BLOCK, Scope};
 use crate::record::Kind;
 
-/// What the hashes of nodes are derived under.
+/// The key derivation context for the hashes of nodes.
 const NODE: &str = "lowroad replicate node 1";
-/// What the hash of a tree is derived under.
+/// The key derivation context for the hash of a tree.
 const TREE: &str = "lowroad replicate tree 1";
-/// A file of the largest size has this many levels of nodes.
+/// The levels of nodes in a file of the largest size.
 const LEVELS: usize = 48;
 
-/// 32 bytes that are the same for equal trees. Shown in hexadecimal.
+/// 32 bytes that are the same for equal trees. Displayed in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
-/// Of blocks of zeros: 2^n of them under each other.
+/// The hashes of subtrees of 2^n blocks of zeros.
 static ZEROS: LazyLock<[Hash; LEVELS]> = LazyLock::new(|| {
     let mut level = leaf(&vec![0; BLOCK]);
     std::array::from_fn(|_| {
@@ -28,7 +29,7 @@ static ZEROS: LazyLock<[Hash; LEVELS]> = LazyLock::new(|| {
     })
 });
 
-/// Of a block's bytes.
+/// The hash of a block's bytes.
 pub(super) fn leaf(bytes: &[u8]) -> Hash {
     Hash(*blake3::hash(bytes).as_bytes())
 }
@@ -39,11 +40,12 @@ fn node(left: Hash, right: Hash) -> Hash {
     Hash(*hasher.finalize().as_bytes())
 }
 
-/// The hash of a file's bytes, block by block: a binary tree in which the left half is the largest
-/// power of two of blocks that leaves one for the right.
+/// The hash of a file's bytes, block by block. It is a binary tree: the left half has the largest
+/// power of two of blocks that leaves at least one for the right half.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// Of whole subtrees, and how many blocks each has; every one has fewer than the one before.
+    /// The hashes of complete subtrees and their numbers of blocks. Each has fewer blocks than the
+    /// one before.
     above: Vec<(u64, Hash)>,
     blocks: u64,
 }
@@ -53,7 +55,7 @@ impl Content {
         self.put(1, leaf);
     }
 
-    /// Whole blocks of zeros.
+    /// Adds whole blocks of zeros.
     pub(super) fn zeros(&mut self, mut blocks: u64) {
         while blocks > 0 {
             let fits = blocks.ilog2().min(self.blocks.trailing_zeros());
@@ -99,7 +101,7 @@ impl Tree {
         Self { hasher, scope }
     }
 
-    /// A file under its only name, or its first one. `content` is that of a regular file.
+    /// Adds a file under its only or first name. `content` is the hash of a regular file.
     pub(super) fn entry(&mut self, path: &[u8], seen: &Metadata, content: Option<Hash>) {
         self.bytes(path);
         self.hasher.update(&[number_of(&seen.kind)]);
@@ -128,7 +130,7 @@ impl Tree {
         }
     }
 
-    /// Another name of a file that had one before.
+    /// Adds another name of a file that was added before.
     pub(super) fn again(&mut self, path: &[u8], first: &[u8]) {
         self.bytes(path);
         self.hasher.update(&[0]);
@@ -177,7 +179,7 @@ impl fmt::Debug for Hash {
 mod tests {
     use super::*;
 
-    /// The definition, word for word.
+    /// The definition, implemented literally.
     fn plain(leaves: &[Hash]) -> Hash {
         match leaves {
             [] => leaf(&[]),

@@ -1,4 +1,4 @@
-//! Compares a tree that is being followed with the log that follows it: both go on meanwhile.
+//! Compares a tree with the log that follows it while both change.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -18,16 +18,17 @@ use crate::patterns::Filter;
 use crate::record::Entry;
 use crate::restore::State;
 
-/// What has not changed for so long a log has to which nobody has written between two looks.
+/// A log that was not written between two passes has every change that is at least this old.
 const QUIET: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// The time between two passes.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// Between two questions to who watches, while nothing is compared.
+/// How often the watcher is asked whether to continue while nothing is compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Compares the tree itself with the last epoch of its log. What has changed lately is looked at again with
-/// the next epoch, for `patience` at most, and then undecided. What differs and has rested is a difference:
-/// for two seconds, and for `patience` where the log is being written to, which may be behind.
+/// Compares the tree itself with the last epoch of its log. Names that changed recently are
+/// compared again with the next epoch, for at most `patience`, and are then undecided. A difference
+/// counts if the name has not changed for two seconds, or for `patience` if the log is being
+/// written, because it may be behind.
 ///
 /// # Errors
 /// As [`super::verify`].
@@ -43,7 +44,7 @@ pub fn verify_live(
     let mut wanted = NameSelection::All;
     let mut latest = Latest::open(folder)?;
     latest.advance()?;
-    // Since the look before: of the first one nobody knows.
+    // Whether the log was written since the previous pass. Before the first pass this is unknown.
     let mut written = true;
     loop {
         let looked = SystemTime::now();
@@ -61,7 +62,7 @@ pub fn verify_live(
         if last || pause(&before, watch).is_break() {
             verdict.partial |= !last;
             leave_open(&mut verdict, &again);
-            // The first look was at every name; those after it at some of them once more.
+            // The first pass examined every name, and later ones only some of them again.
             verdict.names = before.names.max(verdict.names);
             verdict.bytes += before.bytes;
             verdict.hashes = verdict.hashes.filter(|_| before == Progress::default());
@@ -77,11 +78,11 @@ pub fn verify_live(
     }
 }
 
-/// What the log says as of its last epoch, kept up with it.
+/// The tree of the log's last epoch, kept up to date.
 struct Latest<'a> {
     folder: &'a Path,
     reader: Reader,
-    /// Looks ahead: no record is followed before the epoch that ends it is there.
+    /// Looks ahead: a record is followed only when the epoch that contains it is complete.
     scout: Reader,
     state: State,
     epoch: u64,
@@ -99,7 +100,7 @@ impl<'a> Latest<'a> {
         })
     }
 
-    /// Whether anything was written since the last time.
+    /// Reads the log further. Returns whether anything was written since the last call.
     fn advance(&mut self) -> Result<bool, log::Error> {
         let (mut any, mut last) = (false, self.epoch);
         while let Some(located) = self.scout.read()? {
@@ -121,11 +122,12 @@ impl<'a> Latest<'a> {
     }
 }
 
-/// What is not equal and has changed so lately that the log may not have it yet.
+/// The names that are not equal and have changed so recently that the log may not have the change
+/// yet.
 fn fresh(verdict: &Verdict, against: &Path, since: SystemTime) -> BTreeSet<Vec<u8>> {
     let differing = verdict.differences.iter().filter(|one| {
         let path = against.join(&one.path);
-        // Who gives or takes a name changes the directory.
+        // Adding or removing a name changes the directory.
         let parent = match one.what {
             What::Missing | What::Extra | What::Kind | What::Links | What::Target => path.parent(),
             _ => None,
@@ -145,13 +147,15 @@ fn bytes(path: &Path) -> Vec<u8> {
 pub(super) fn changed_since(path: &Path, since: SystemTime) -> bool {
     let metadata = match path.symlink_metadata() {
         Ok(metadata) => metadata,
-        // Its parent's time tells whether it went just now; where that went too, its own parent differs as well.
+        // The time of the parent shows whether the name was removed just now. If the parent was
+        // removed as well, its own parent also differs.
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
     changed(&metadata) > since
 }
 
-/// Whether a directory was moved since, as far as nothing in it was changed after that, which changes both times.
+/// Whether a directory was moved since. This cannot be seen if something in it was changed after
+/// the move, which changes both times.
 pub(super) fn moved_since(directory: &Path, since: SystemTime) -> bool {
     let Ok(metadata) = directory.symlink_metadata() else {
         return true;
@@ -169,8 +173,8 @@ fn changed(metadata: &Metadata) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }
 
-/// What to look at again: all that is not equal. Other names of a file, what was not listed, and what came to the root,
-/// are found among all names alone.
+/// Selects what to compare again: every name that is not equal. Other names of a file, unlisted
+/// differences, and changes at the root require a comparison of all names.
 fn next(verdict: &Verdict) -> NameSelection {
     let listed = verdict.unlisted() == 0;
     let links = |what| what == What::Links;
@@ -185,7 +189,7 @@ fn next(verdict: &Verdict) -> NameSelection {
     NameSelection::Below(paths.map(|path| bytes(path)).collect())
 }
 
-/// What changed too lately is known of neither.
+/// Reports recently changed names as undecided.
 fn leave_open(verdict: &mut Verdict, fresh: &BTreeSet<Vec<u8>>) {
     let open = |path: &Path| fresh.contains(&bytes(path));
     let listed = verdict.differences.len() as u64;

@@ -1,5 +1,6 @@
-//! Whether a folder is the tree that a log says, byte for byte, and one hash of either for who has
-//! only one of them. Decides what is compared; who asked decides what to do about it.
+//! Compares a folder with the tree of a log, byte for byte, or computes a hash of either for
+//! comparison elsewhere. Decides what is compared. What to do about a difference is up to the
+//! caller.
 
 mod compare;
 mod content;
@@ -36,18 +37,18 @@ pub use rebuild::{Rebuilt, Step, verify_rebuilt};
 pub use report::{Difference, Uncertainty, Verdict, What};
 pub use rolling::{Differing, Rolling, RoundReport, SyncPoint};
 
-/// What files are compared and hashed in, in bytes.
+/// The size of the blocks that are compared and hashed, in bytes.
 pub const BLOCK: usize = 64 << 10;
-/// What looking at a name takes, in bytes read.
+/// The cost of examining a name, expressed in bytes read.
 const NAME_COST: u64 = 4096;
 
-/// What of a tree is compared.
+/// What is compared of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// Owners and groups: only root can give files away.
+    /// Owners and groups. Only root can give files away.
     pub owners: bool,
-    /// What [`crate::restore`] makes only when asked to: device nodes, set-user-ID and set-group-ID bits
-    /// of files, and extended attributes other than `user.`
+    /// The things that [`crate::restore`] creates only on request: device nodes, set-user-ID and
+    /// set-group-ID bits of files, and extended attributes other than `user.`
     pub privileged: bool,
 }
 
@@ -60,25 +61,25 @@ impl Default for Scope {
     }
 }
 
-/// How far a comparison is.
+/// The progress of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Names that were looked at.
+    /// Names examined.
     pub names: u64,
-    /// Bytes that were read of the folder, or of the log where there is no folder.
+    /// Bytes read from the folder, or from the log if there is no folder.
     pub bytes: u64,
     /// Names and bytes that differ.
     pub differences: u64,
 }
 
 impl Progress {
-    /// What it took, as [`Rolling::work`] counts.
+    /// The work done, in the unit of [`Rolling::work`].
     pub fn work(&self) -> u64 {
         self.bytes
             .saturating_add(self.names.saturating_mul(NAME_COST))
     }
 
-    /// Of a comparison that was begun again: this before, and `now` since.
+    /// Adds the progress before a comparison was restarted to that `now`.
     fn join(&self, now: &Self) -> Self {
         Self {
             names: self.names.max(now.names),
@@ -88,14 +89,14 @@ impl Progress {
     }
 }
 
-/// Is told how far it is, and says whether to go on.
+/// Receives the progress and decides whether to continue.
 pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
 
-/// What a whole tree comes to.
+/// The summary of a whole tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     pub hash: Hash,
-    /// The log's; none of a folder.
+    /// The epoch of the log. `None` for a folder.
     pub epoch: Option<u64>,
     pub names: u64,
     pub bytes: u64,
@@ -150,11 +151,11 @@ impl Classify for Error {
     }
 }
 
-/// Compares a folder with the tree of an epoch of the log, or of its last one.
+/// Compares a folder with the tree of an epoch of the log, by default the last one.
 ///
 /// # Errors
-/// What is wrong with the log, or with the folder itself. Of what is in the folder, what cannot be read
-/// is undecided.
+/// Fails if the log is damaged or the folder itself cannot be read. Files within the folder that
+/// cannot be read are reported as undecided.
 pub fn verify(
     folder: &Path,
     epoch: Option<u64>,
@@ -191,10 +192,10 @@ fn compare(
     })
 }
 
-/// The hash of the tree of an epoch of the log, or of its last one.
+/// Computes the hash of the tree of an epoch of the log, by default the last one.
 ///
 /// # Errors
-/// What is wrong with the log; [`Error::Ended`].
+/// Fails if the log is damaged; [`Error::Ended`].
 pub fn hash_log(
     folder: &Path,
     epoch: Option<u64>,
@@ -208,10 +209,10 @@ pub fn hash_log(
     compare.summary(Some(epoch))
 }
 
-/// The hash of a folder's tree, of what these patterns leave of it.
+/// Computes the hash of a folder's tree, without the names that these patterns exclude.
 ///
 /// # Errors
-/// What cannot be read; [`Error::Undecided`], [`Error::Ended`].
+/// Fails if something cannot be read; [`Error::Undecided`], [`Error::Ended`].
 pub fn hash_folder(
     folder: &Path,
     patterns: &Patterns,
@@ -224,10 +225,10 @@ pub fn hash_folder(
     compare.summary(None)
 }
 
-/// What the log has of its source, as of its last epoch.
+/// The patterns of the log as of its last epoch.
 ///
 /// # Errors
-/// What is wrong with the log.
+/// Fails if the log is damaged.
 pub fn patterns(folder: &Path) -> Result<Patterns, Error> {
     let mut reader = Reader::open_log(folder)?;
     let (mut now, mut last) = (Patterns::default(), Patterns::default());

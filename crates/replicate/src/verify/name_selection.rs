@@ -1,27 +1,29 @@
-//! Which paths of two trees are compared.
+//! Selects the paths of two trees that are compared.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// All, or some.
+/// All paths or some.
 #[derive(Debug)]
 pub(super) enum NameSelection {
     All,
-    /// These with everything below them.
+    /// These paths and everything below them.
     Below(BTreeSet<Vec<u8>>),
-    /// These alone.
+    /// Only these paths.
     Only(BTreeSet<Vec<u8>>),
-    /// Those that come behind one, up to another; without, from the first and to the last.
+    /// The paths after one and up to another, in the order of a walk. Without bounds, from the
+    /// first and to the last.
     Between {
         after: Option<Vec<u8>>,
-        /// What is below the one comes behind it, too.
+        /// Paths below the lower bound come after it, too.
         enter: bool,
         to: Option<Vec<u8>>,
     },
 }
 
 impl NameSelection {
-    /// Whether this is compared, or leads to what is. The root always is, and says nothing of what is below.
+    /// Whether a path is compared or leads to one that is. The root always is, whatever is below
+    /// it.
     pub(super) fn has(&self, path: &[u8]) -> bool {
         match self {
             Self::All => true,
@@ -49,7 +51,7 @@ impl NameSelection {
     }
 }
 
-/// As trees are walked: a directory, and then what is in it.
+/// The order in which trees are walked: a directory, then its contents.
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     let slash = |byte: &u8| *byte == b'/';
     one.split(slash).cmp(other.split(slash))
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_path_is_between_two_others_once() {
-        // In the order of a walk; bytes alone would have "a-" before "a/b".
+        // The order of a walk. A comparison of bytes alone would put "a-" before "a/b".
         let walk = ["a", "a/b", "a/b/c", "a/d", "a-", "b", "b/x", "c"];
         let path = |at: usize| Some(walk[at].as_bytes().to_vec());
         for first in 0..walk.len() {

@@ -1,4 +1,5 @@
-//! The tree that a folder has. Nothing in it is followed or changed; what is mounted below is no part of it.
+//! Reads the tree of a folder. It follows no symbolic link and changes nothing. Mounted file
+//! systems are not part of the tree.
 
 use std::ffi::OsStr;
 use std::fs::File as Opened;
@@ -17,7 +18,7 @@ use super::side::{Fault, Metadata, Side};
 use crate::patterns::Filter;
 use crate::record::{Attributes, Kind, Name, Xattr};
 
-/// More than names and values of extended attributes take.
+/// A bound on the size of an extended attribute, and of the list of their names.
 const MAX_LIST: usize = 1 << 20;
 const TYPE: u16 = 0o170_000;
 const DIRECTORY: u16 = 0o040_000;
@@ -29,24 +30,24 @@ const BTRFS_FIRST: u64 = 256;
 pub(super) struct OfFolder {
     top: PathBuf,
     scope: Scope,
-    /// What the root is mounted as.
+    /// The mount ID of the root.
     mount: u64,
-    /// What belongs to the tree.
+    /// Selects what belongs to the tree.
     filter: Filter,
-    /// Names below which something else is mounted, and subvolumes of btrfs.
+    /// The number of names with a mount on them, and of btrfs subvolumes.
     pub(super) mounted: u64,
-    /// Names that do not belong, with all below them.
+    /// The number of names that the patterns exclude, without those below them.
     pub(super) left_out: u64,
 }
 
-/// A file, whatever its name means by now.
+/// An open file, independent of its current name.
 #[derive(Debug)]
 pub(super) struct OpenEntry {
-    /// Below the root.
+    /// The path below the root.
     below: Vec<u8>,
     path: OwnedFd,
     opened: Option<Opened>,
-    /// Data is known to lie from here to there.
+    /// A range known to be data: its start and end.
     data: (u64, u64),
 }
 
@@ -74,7 +75,7 @@ impl OfFolder {
             }
             match growing(|room| fs::getxattr(path, name, room)) {
                 Ok(value) => all.push((name.to_vec(), value)),
-                // It went away meanwhile.
+                // The attribute was removed meanwhile.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(errno),
             }
@@ -183,7 +184,7 @@ impl Side for OfFolder {
             Ok(Some(data)) => data,
             Ok(None) => return Ok(None),
             Err(cause) => match Errno::from_io_error(&cause) {
-                // The file system knows of no holes.
+                // The file system does not support holes.
                 Some(Errno::INVAL | Errno::OPNOTSUPP) => at,
                 _ => return Err(cause.into()),
             },
@@ -199,7 +200,7 @@ impl Side for OfFolder {
         let mut filled = 0;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match opened.read_at(rest, at + filled as u64) {
-                // It is shorter by now, which its size will say.
+                // The file has become shorter. Its size will show that.
                 Ok(0) => {
                     rest.fill(0);
                     break;
@@ -237,7 +238,8 @@ fn below(directory: &[u8], name: &Name) -> Vec<u8> {
     }
 }
 
-/// Opens to read what is open as a path, without a trace where that is allowed.
+/// Opens for reading what is open with `O_PATH`, without updating the access time if that is
+/// allowed.
 fn open(path: &OwnedFd) -> Result<OwnedFd, Errno> {
     let by_path = format!("/proc/self/fd/{}", path.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -252,7 +254,7 @@ fn stat(path: &OwnedFd) -> Result<Statx, Errno> {
     fs::statx(path, "", AtFlags::EMPTY_PATH, what)
 }
 
-/// Whether it is the root of a subvolume of btrfs, which is no part of the tree that it is in.
+/// Whether this is the root of a btrfs subvolume, which is not part of the tree around it.
 fn is_subvolume(path: &OwnedFd, stat: &Statx) -> bool {
     let first = stat.stx_mode & TYPE == DIRECTORY && stat.stx_ino == BTRFS_FIRST;
     first && fs::fstatfs(path).is_ok_and(|there| there.f_type == BTRFS)
@@ -264,7 +266,7 @@ fn nanoseconds(seconds: i64, nanoseconds: u32) -> i64 {
         .saturating_add(nanoseconds.into())
 }
 
-/// What `read` puts into room that is made larger until it suffices.
+/// Calls `read` with a buffer that grows until the result fits.
 fn growing(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut room = vec![0; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! The tree that a log says.
+//! Reads the tree of a log.
 
 use super::Scope;
 use super::side::{Fault, Metadata, Side};
@@ -6,7 +6,7 @@ use crate::contents::{Contents, Source};
 use crate::record::{Attributes, File, Kind, Name};
 use crate::tree::{Node, Tree};
 
-/// Bits of a mode that let whoever executes the file be somebody else.
+/// The mode bits with which a program runs as the file's owner or group.
 const SET_ID: u16 = 0o6000;
 const HARMLESS: &[u8] = b"user.";
 const NOTHING: Attributes = Attributes {
@@ -91,25 +91,25 @@ impl Side for OfLog<'_> {
 }
 
 impl Scope {
-    /// Whether what is of this kind is a part of the tree.
+    /// Whether files of this kind are part of the tree.
     pub(super) fn has(self, kind: &Kind) -> bool {
         let device = matches!(kind, Kind::CharacterDevice(_) | Kind::BlockDevice(_));
         self.privileged || !device
     }
 
-    /// Whether an extended attribute of this name is compared.
+    /// Whether an extended attribute with this name is compared.
     pub(super) fn compares(self, name: &[u8]) -> bool {
         self.privileged || name.starts_with(HARMLESS)
     }
 
-    /// Takes away what is not compared.
+    /// Removes what is not compared.
     pub(super) fn narrow(self, mut seen: Metadata) -> Metadata {
         if !self.privileged && seen.kind != Kind::Directory {
             seen.attributes.mode &= !SET_ID;
         }
         seen.extended.retain(|(name, _)| self.compares(name));
         if matches!(seen.kind, Kind::Symlink(_)) {
-            // Linux has none, and no call that sets them.
+            // A symbolic link has no mode on Linux, and no call sets one.
             seen.attributes.mode = 0;
         }
         if !self.owners {

@@ -1,5 +1,5 @@
-//! Makes the tree of an epoch from the log alone, in a folder that does not stay, and compares it with
-//! what the log says, and with another folder: whoever makes a tree of a log is looked at, too.
+//! Rebuilds the tree of an epoch from the log alone, in a temporary folder. Compares it with the
+//! log and with another folder, so that the rebuilding code is checked as well.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -25,46 +25,46 @@ use crate::patterns::Filter;
 use crate::restore::{self, SharedProgress, State, empty_directory, fill_telling};
 use crate::space::{Allocation, Space};
 
-/// Between two questions to who watches, while the tree is made.
+/// How often the watcher is asked whether to continue while the tree is built.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is being done.
+/// The current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The tree is made.
+    /// The tree is being built.
     Making,
-    /// It is compared with the log.
+    /// The tree is being compared with the log.
     Log,
-    /// It is compared with the other folder.
+    /// The tree is being compared with the other folder.
     Against,
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Rebuilt {
-    /// Names below the root that were made, and bytes that were written.
+    /// Names created below the root, and bytes written.
     pub names: u64,
     pub bytes: u64,
-    /// The log's tree and the one that was made of it: in its differences that is the folder.
+    /// The comparison of the log with the rebuilt tree, which is the folder in its differences.
     pub log: Verdict,
-    /// The one that was made and the other folder: in its differences what was made is the log. None where
-    /// there is no other folder, or the end came before.
+    /// The comparison of the rebuilt tree, which is the log in its differences, with the other
+    /// folder. `None` if there is no other folder, or the comparison ended before.
     pub against: Option<Verdict>,
 }
 
 impl Rebuilt {
-    /// Every byte and name is the same everywhere, and that is known.
+    /// Whether every byte and name is known to be the same everywhere.
     pub fn equal(&self) -> bool {
         self.log.equal() && self.against.as_ref().is_none_or(Verdict::equal)
     }
 }
 
-/// Makes the tree of an epoch, or of the last one, in a new folder in `within`, and compares it with the
-/// log, and with the folder `against`. The new folder is removed, whatever comes.
+/// Rebuilds the tree of an epoch, by default the last one, in a new folder in `within`. Compares it
+/// with the log, and with the folder `against`. The new folder is removed in all cases.
 ///
 /// # Errors
-/// As [`super::verify`]; [`Error::Room`], [`Error::Inside`], [`Error::Make`], and [`Error::Ended`] where the
-/// end comes before the tree is made.
+/// As [`super::verify`]; [`Error::Room`], [`Error::Inside`], [`Error::Make`], and [`Error::Ended`]
+/// if the watcher ends it before the tree is built.
 pub fn verify_rebuilt(
     folder: &Path,
     epoch: Option<u64>,
@@ -98,7 +98,7 @@ pub fn verify_rebuilt(
     })
 }
 
-/// What is made while something is read must not be a part of that.
+/// Checks that the new folder is outside of the folders that are read.
 fn outside(within: &Path, read: [Option<&Path>; 2]) -> Result<(), Error> {
     let real = |path: &Path| path.canonicalize().map_err(failed(path));
     let place = real(within)?;
@@ -113,13 +113,13 @@ fn outside(within: &Path, read: [Option<&Path>; 2]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether there is room, as far as that shows before.
+/// Checks that there is enough space, as far as can be known in advance.
 fn room(state: &State, scope: Scope, within: &Path) -> Result<(), Error> {
     let tree = (&state.tree, &state.contents);
     let needs = Space::of_tree(tree, Allocation::Plain, |kind| scope.has(kind));
     let opened = File::open(within).map_err(failed(within))?;
     let left = Space::available(&opened).map_err(failed(within))?;
-    // The folder of the tree is one more.
+    // The folder of the tree takes one more.
     let files = left.files.saturating_sub(1);
     match needs.fits(Space { files, ..left }) {
         true => Ok(()),
@@ -133,7 +133,8 @@ fn room(state: &State, scope: Scope, within: &Path) -> Result<(), Error> {
     }
 }
 
-/// How many names and bytes it has. Another thread makes it, and this one asks whether to go on.
+/// Builds the tree and returns the number of names and bytes. A second thread builds, while this
+/// one asks whether to continue.
 fn make(state: &State, to: &Path, scope: Scope, watch: Watch<'_>) -> Result<(u64, u64), Error> {
     let (gate, told) = (Gate::closing_after(u64::MAX), SharedProgress::default());
     let mut maker = Maker::new(scope.privileged, gate.clone());
@@ -196,7 +197,7 @@ fn folders(
     })
 }
 
-/// A folder that nobody else can enter, removed with all that is in it.
+/// A folder that only its owner can enter. It is removed with its contents on drop.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! What a comparison has found.
+//! The results of a comparison.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -7,56 +7,59 @@ use std::path::PathBuf;
 use super::Hash;
 use crate::tree::Stale;
 
-/// Differences are listed up to this many, and counted beyond.
+/// How many differences are listed. All are counted.
 const MAX_LISTED: usize = 1000;
-/// Where all that differs is to be looked at again.
+/// The limit for a comparison whose differences must all be examined again.
 const ALL: usize = 100_000;
 
-/// What a folder is beside a log's tree.
+/// How a folder compares with the tree of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub epoch: u64,
-    /// Names that were compared.
+    /// The number of names compared.
     pub names: u64,
-    /// Bytes that were read of the folder.
+    /// The number of bytes read from the folder.
     pub bytes: u64,
-    /// The first thousand, in the order of their paths.
+    /// The first thousand differences, in the order of their paths.
     pub differences: Vec<Difference>,
-    /// How many there are.
+    /// The total number of differences.
     pub differing: u64,
-    /// What is known of neither: the first thousand.
+    /// The first thousand names that could not be compared.
     pub undecided: Vec<Uncertainty>,
     pub undecided_count: u64,
-    /// Files with 64 KiB blocks of zeros that take place on the disk on one side only. No difference.
+    /// Files with 64 KiB blocks of zeros that are allocated on one side only. This is not a
+    /// difference.
     pub holes: u64,
-    /// Names below which another file system is mounted: no part of the tree.
+    /// Names with another file system mounted on them. They are not part of the tree.
     pub mounted: u64,
-    /// Names that the log's patterns leave out, with all below them: no part of the tree either.
+    /// Names that the log's patterns exclude, without those below them. They are not part of the
+    /// tree.
     pub left_out: u64,
-    /// Files that the epoch has an earlier state of: that is what was compared.
+    /// Files that the epoch has in an earlier state. That state was compared.
     pub stale: Stale,
-    /// Ended before all was compared.
+    /// The comparison ended before everything was compared.
     pub partial: bool,
-    /// A hundred thousand are listed.
+    /// A hundred thousand differences are listed instead of a thousand.
     pub(super) all: bool,
-    /// Of the log's tree and of the folder's, where all of both is known.
+    /// The hashes of the log's tree and of the folder's, if both are completely known.
     pub hashes: Option<(Hash, Hash)>,
 }
 
-/// One thing that differs.
+/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Below the root; the root's own is empty.
+    /// The path below the root, empty for the root.
     pub path: PathBuf,
     pub what: What,
-    /// What the log says, and what the folder has.
+    /// The value in the log and the value in the folder.
     pub log: String,
     pub folder: String,
-    /// For bytes, where they differ: offset and length, in whole blocks of 64 KiB, a thousand at most.
+    /// For bytes, the ranges that differ: offset and length, in whole blocks of 64 KiB, at most a
+    /// thousand.
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// What could not be compared, and why.
+/// Something that could not be compared, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uncertainty {
     pub path: PathBuf,
@@ -65,9 +68,9 @@ pub struct Uncertainty {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
-    /// Not in the folder, with all below it.
+    /// Missing in the folder, with everything below it.
     Missing,
-    /// Only in the folder, with all below it.
+    /// Only in the folder, with everything below it.
     Extra,
     Kind,
     Size,
@@ -101,12 +104,12 @@ impl What {
 }
 
 impl Verdict {
-    /// Every byte and name is the same, and that is known.
+    /// Whether every byte and name is known to be the same.
     pub fn equal(&self) -> bool {
         self.differing == 0 && self.undecided_count == 0 && !self.partial
     }
 
-    /// How many are counted and not listed.
+    /// The number of differences that are counted but not listed.
     pub(super) fn unlisted(&self) -> u64 {
         let listed = self.differences.len() + self.undecided.len();
         self.differing + self.undecided_count - listed as u64

@@ -1,5 +1,6 @@
-//! Compares a tree that is followed with its log, a piece after the other, for as long as somebody wants.
-//! What is not equal is looked at again: what rests, and of which the log must have known, differs.
+//! Compares a tree that is being followed with its log, piece by piece, for as long as the caller
+//! wants. An inequality is examined again. It counts as a difference if the name has not changed
+//! meanwhile and the log must contain its last change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,80 +18,80 @@ use crate::record::{Entry, File, Kind, Name};
 use crate::restore::State;
 use crate::tree::Tree;
 
-/// What was changed before the log had everything, and by so much, it has.
+/// The log contains every change that is older than its sync point by this much.
 const QUIET: Duration = Duration::from_secs(2);
-/// What differs so often, with the log up to date in between, differs.
+/// How many times something must differ, with the log brought up to date in between.
 const LOOKS: u32 = 3;
-/// What has not rested for so long is left to the next round.
+/// A name that still changes after this time is left to the next round.
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
-/// As many names are looked at again at most; more are left to the next round.
+/// The most names that are examined again. Further ones are left to the next round.
 const MAX_RECHECKS: usize = 10_000;
-/// Between two records of the log, the watcher is asked so often.
+/// How many records of the log are read between two calls of the watcher.
 const POLL_INTERVAL: u64 = 1024;
 
-/// A moment at which the log had all that had happened.
+/// A point in time at which the log contained everything that had happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncPoint {
-    /// Its last epoch then.
+    /// The log's last epoch at that time.
     pub epoch: u64,
     pub at: SystemTime,
 }
 
-/// A name of which something differs, and has rested.
+/// A name with a difference that has stopped changing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differing {
-    /// Below the root; the root's own is empty.
+    /// The path below the root, empty for the root.
     pub path: PathBuf,
     pub all: Vec<Difference>,
 }
 
-/// What a look has come to.
+/// The result of examining a piece.
 #[derive(Debug, Default)]
 pub struct RoundReport {
     pub names: u64,
     pub bytes: u64,
-    /// Found just now: each is said once in a round.
+    /// New differences. Each is reported once in a round.
     pub differing: Vec<Differing>,
-    /// Differed before, and the log has by now what the tree has.
+    /// Names that differed before, and now agree with the log.
     pub mended: Vec<PathBuf>,
-    /// Differed before, and still do.
+    /// Names that differed before and still do.
     pub left: Vec<PathBuf>,
-    /// Names that did not rest: the next round looks at them again.
+    /// Names that did not stop changing. The next round examines them again.
     pub undecided: u64,
-    /// All of the tree was looked at: the next look begins with its root.
+    /// The whole tree was examined. The next piece begins with its root.
     pub round: bool,
     /// The watcher ended it.
     pub ended: bool,
 }
 
-/// A tree and its log, and how far they are compared.
+/// A tree and its log, and the progress of their comparison.
 #[derive(Debug)]
 pub struct Rolling {
     log: PathBuf,
     tree: PathBuf,
     scope: Scope,
-    /// The tree may have names that the log leaves out; a replica has none.
+    /// The tree may have names that the log excludes. A replica has none.
     source: bool,
     reader: Reader,
     state: State,
     epoch: u64,
-    /// The last path that was looked at in this round.
+    /// The last path that was examined in this round.
     reached: Option<Vec<u8>>,
     open: BTreeMap<Vec<u8>, Open>,
 }
 
-/// What was not equal, and is looked at again.
+/// A name that was not equal and is examined again.
 #[derive(Debug)]
 struct Open {
     since: SystemTime,
     looked: SystemTime,
     looks: u32,
-    /// It was said to differ.
+    /// It was reported as different.
     said: bool,
 }
 
 impl Rolling {
-    /// Of the log's source, or of a replica.
+    /// Opens the source of the log, or a replica.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -108,7 +109,7 @@ impl Rolling {
         })
     }
 
-    /// Reads the log up to this epoch; false where the watcher ended it.
+    /// Reads the log up to this epoch. Returns false if the watcher ended it.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -130,7 +131,7 @@ impl Rolling {
         Ok(true)
     }
 
-    /// What a round takes, in bytes read; a name counts as some.
+    /// The work of a round, in bytes read. Each name counts as a fixed number of bytes.
     pub fn work(&self) -> u64 {
         let files = self.state.tree.files();
         files
@@ -138,15 +139,15 @@ impl Rolling {
             .sum()
     }
 
-    /// Whether some of it is to be looked at again.
+    /// Whether some names have to be examined again.
     pub fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Looks at the next piece, which takes about so much work.
+    /// Examines the next piece, which takes about this much work.
     ///
     /// # Errors
-    /// [`Error::Log`], [`Error::Io`] for the root.
+    /// [`Error::Log`], or [`Error::Io`] for the root.
     pub fn look(
         &mut self,
         caught: SyncPoint,
@@ -193,7 +194,7 @@ impl Rolling {
         Ok(looked)
     }
 
-    /// Looks again at what was not equal, where the log may have got it since.
+    /// Examines again the names that were not equal, if the log may have caught up since.
     ///
     /// # Errors
     /// As [`Self::look`].
@@ -232,7 +233,7 @@ impl Rolling {
             bytes: verdict.bytes,
             ..RoundReport::default()
         };
-        // Of what is not listed, nothing says that it is equal.
+        // A name may differ without being listed.
         let known = verdict.unlisted() == 0;
         let mut unequal = unequal(&verdict);
         for path in paths {
@@ -249,7 +250,7 @@ impl Rolling {
             let Some(open) = self.open.get_mut(&path) else {
                 continue;
             };
-            // What changes begins again.
+            // A name that has changed starts again.
             open.looks = if rests { open.looks + 1 } else { 0 };
             open.looked = at;
             if open.looks >= LOOKS && !open.said {
@@ -277,17 +278,17 @@ impl Rolling {
 
     fn tree_changed(&self, path: &Path, all: &[Difference], since: SystemTime) -> bool {
         let there = self.tree.join(path);
-        // It is there again, or something is mounted on it.
+        // The name is back, or something is mounted on it.
         let missing = all.iter().any(|one| one.what == What::Missing);
         if missing && there.symlink_metadata().is_ok() {
             return true;
         }
-        // Who gives or takes a name changes the directory.
+        // Adding or removing a name changes the directory.
         let named = all.iter().any(|one| {
             let names = [What::Missing, What::Extra, What::Kind, What::Target];
             names.contains(&one.what)
         });
-        // By a path through another directory it was another file.
+        // A path through another directory led to another file.
         let mut above = path.ancestors().skip(1);
         if above.any(|one| one.parent().is_some() && moved_since(&self.tree.join(one), since)) {
             return true;
@@ -306,8 +307,8 @@ impl RoundReport {
     }
 }
 
-/// What is not equal of each name; nothing of one that is undecided. Which names are of one file shows among
-/// all names only.
+/// The differences of each name, without undecided ones. Which names belong to one file is known
+/// only if all names are compared.
 fn unequal(verdict: &Verdict) -> BTreeMap<Vec<u8>, Vec<Difference>> {
     let mut all: BTreeMap<Vec<u8>, Vec<Difference>> = BTreeMap::new();
     for one in &verdict.differences {
@@ -323,10 +324,11 @@ fn unequal(verdict: &Verdict) -> BTreeMap<Vec<u8>, Vec<Difference>> {
     all
 }
 
-/// A directory, and the last name in it that is behind.
+/// A directory and the last of its names that has been passed.
 type LateName = (File, Option<Name>);
 
-/// From the root down to a path, as far as that is there; and whether it is a directory.
+/// The directories from the root to a path, as far as it exists, and whether the path is a
+/// directory.
 fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<LateName>, bool)> {
     let mut way = vec![(tree.root()?, None)];
     let names = path.split(|byte| *byte == b'/');
@@ -342,7 +344,8 @@ fn way_to(tree: &Tree, path: &[u8]) -> Option<(Vec<LateName>, bool)> {
     Some((way, true))
 }
 
-/// The path up to which it takes so much work to look at all behind another; none where less is left.
+/// The path up to which examining everything after another path takes this much work. `None` if
+/// less is left.
 fn boundary(tree: &Tree, after: Option<&[u8]>, work: u64) -> Option<Vec<u8>> {
     let (mut way, _) = way_to(tree, after.unwrap_or_default())?;
     let mut left = work.max(1);

@@ -1,4 +1,4 @@
-//! What a tree is to who compares it, whether a log says it or a folder has it.
+//! The view of a tree during a comparison, for the tree of a log and for a folder.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use rustix::io::Errno;
 use crate::log;
 use crate::record::{Attributes, Kind, Name, Xattr};
 
-/// Why a side cannot say something.
+/// Why a side cannot answer.
 #[derive(Debug)]
 pub(super) enum Fault {
     Log(log::Error),
     /// The log has no tree.
     Nothing,
-    /// Of one file.
+    /// An error of one file.
     Io(io::Error),
-    /// Who watches wants no more.
+    /// The watcher ended the comparison.
     Ended,
 }
 
 /// One of two trees.
 pub(super) trait Side {
-    /// What a name leads to.
+    /// The result of looking up a name.
     type Lookup;
 
     fn root(&mut self) -> Result<Self::Lookup, Fault>;
@@ -29,7 +29,7 @@ pub(super) trait Side {
     /// The names in a directory, sorted.
     fn names(&mut self, directory: &Self::Lookup) -> Result<Vec<Name>, Fault>;
 
-    /// None where the name is no part of the tree, or not any more.
+    /// `None` if the name is not part of the tree, or no longer.
     fn find(
         &mut self,
         directory: &Self::Lookup,
@@ -38,31 +38,32 @@ pub(super) trait Side {
 
     fn seen(&mut self, found: &Self::Lookup) -> Result<Metadata, Fault>;
 
-    /// Where data begins, from an offset on: all before is zeros that take no place. None where there
-    /// is no more.
+    /// The offset of the next data at or after an offset. Everything before it is a hole. `None` if
+    /// there is no more data.
     fn data_from(&mut self, found: &mut Self::Lookup, at: u64) -> Result<Option<u64>, Fault>;
 
-    /// Fills it with the bytes from an offset on.
+    /// Fills the buffer with the bytes at an offset.
     fn read(&mut self, found: &mut Self::Lookup, at: u64, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// Whether it is not as it was when it was found: what was read of it may be of no moment.
+    /// Whether the file has changed since it was looked up. What was read may then mix several
+    /// states.
     fn changed(&mut self, found: &Self::Lookup, seen: &Metadata) -> Result<bool, Fault>;
 }
 
-/// What is compared of a file, its bytes and names apart.
+/// What is compared of a file, except its bytes and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Metadata {
     pub(super) kind: Kind,
     pub(super) attributes: Attributes,
     pub(super) extended: Vec<Xattr>,
     pub(super) size: u64,
-    /// For one that may have several names: which names mean the same file.
+    /// For a file that may have several names, an identifier of the file.
     pub(super) shared: Option<(u64, u64)>,
-    /// When it was changed last, where that is known.
+    /// When the file was last changed, if known.
     pub(super) changed_ns: i64,
 }
 
-/// The other side of a tree that is hashed alone.
+/// The missing other side of a tree that is hashed alone.
 #[derive(Debug)]
 pub(super) struct Nobody;
 

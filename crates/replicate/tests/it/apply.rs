@@ -1,4 +1,4 @@
-//! A replica that is kept up to date is the tree that a restore of its epoch makes.
+//! A replica that is kept up to date equals a restore of its epoch.
 
 use std::path::Path;
 use std::process::Command;
@@ -142,7 +142,7 @@ fn extended_attributes_of_symlinks_are_those_of_the_source() {
     assert_eq!(made.extended_left, 2);
 }
 
-/// Deeper than paths can be, and than directories can be open at once.
+/// Deeper than the limits of paths and of open directories.
 #[test]
 fn a_tree_that_is_very_deep_is_applied() {
     let folder = folder();
@@ -178,7 +178,7 @@ fn a_tree_that_is_very_deep_is_applied() {
     let applied = replica.apply(None).unwrap().unwrap();
     assert_eq!(applied.epoch, 3);
     replica.end().unwrap();
-    // The library's own removal opens a directory for each level.
+    // The standard library's removal opens a directory for each level.
     let removed = Command::new("rm").arg("-rf").arg(&to).status();
     assert!(removed.unwrap().success());
 }

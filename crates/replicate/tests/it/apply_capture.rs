@@ -1,5 +1,5 @@
-//! A tree is followed while a program changes it, and a replica follows the log: at each barrier the
-//! replica is the tree.
+//! A capture follows a tree while a program changes it, and a replica follows the log. At each
+//! barrier the replica equals the tree.
 
 use std::path::Path;
 use std::thread;
@@ -65,7 +65,7 @@ fn one(disk: &Path, seed: u64) {
         replica.apply(None).unwrap();
         assert_eq!(replica.reached().0, writer.epoch());
         let mut differ = differences(&tree, &to.join("tree"));
-        // Where blocks lie is the file system's to choose.
+        // The file system chooses where blocks are allocated.
         differ.retain(|one| one.what != What::Holes);
         assert!(
             differ.is_empty(),

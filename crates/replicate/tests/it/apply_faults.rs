@@ -1,5 +1,5 @@
-//! Whatever stops an applier, and whoever else changes the replica: the next run shows a whole epoch,
-//! or says why it cannot.
+//! After any interruption of an applier, and any foreign change to the replica, the next run shows
+//! a complete epoch or an error.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -37,7 +37,7 @@ fn an_applier_stopped_at_any_call_is_followed_by_one_that_is_right() {
                 }
                 histories::write(&log, &history.entries[first..]);
                 let done = stopped(&log, &to, calls);
-                // Once more, somewhere in the repair.
+                // Interrupt it again, during the repair.
                 stopped(&log, &to, calls / 2);
                 let mut replica = Replica::open(&log, &to, Options::default()).unwrap();
                 replica.apply(None).unwrap();
@@ -86,7 +86,7 @@ fn more() -> Vec<Entry> {
     ]
 }
 
-/// What somebody does to a tree, with a folder outside of it.
+/// A foreign change to a tree, with a folder outside of it.
 type Change = fn(&Path, &Path);
 
 struct Set {
@@ -141,7 +141,7 @@ fn what_somebody_else_changed_is_said_and_put_right_when_asked() {
             let (tree, outside) = (to.join("tree"), folder.path().join("outside"));
             fs::create_dir(&outside).unwrap();
             fs::write(outside.join("kept"), "kept").unwrap();
-            // An applier that is at work while it happens, or one that comes later.
+            // Either an applier that runs while it happens, or one that starts later.
             let open = (!later).then(|| {
                 Replica::open(
                     &log,
@@ -289,7 +289,7 @@ fn an_epoch_that_the_log_does_not_have_is_not_passed() {
     histories::write(&log, &[data(11, 0, b"the last"), epoch(200)]);
     check(&log, &to, Options::default());
     compact(&log, 100).unwrap();
-    // It lacks one, and has to be put right on the way.
+    // The replica lacks an epoch, and has to be repaired on the way.
     histories::write(&log, &[data(11, 0, b"later"), epoch(300)]);
     fs::remove_file(to.join("tree/other")).unwrap();
     let new = folder.path().join("new");
@@ -332,18 +332,18 @@ fn directories_change_places_in_any_way() {
         epoch(1),
     ];
     let moves: [&[Entry]; 6] = [
-        // The child takes its parent's place, which becomes its child.
+        // The child takes its parent's place, and the parent becomes its child.
         &[
             link(2, "x", 11),
             link(11, "a", 10),
             unlink(2, "x"),
             link(2, "a", 11),
         ],
-        // All three the other way round.
+        // All three in reverse order.
         &[link(2, "c", 12), link(12, "b", 11), link(11, "a", 10)],
-        // A directory where a file was, and the file where it was.
+        // A directory replaces a file, and the file takes the directory's name.
         &[unlink(2, "file"), link(2, "file", 10), link(2, "a", 13)],
-        // The topmost is gone, what was below is not.
+        // The topmost directory is removed, but not those below it.
         &[link(2, "b", 11), unlink(2, "a")],
         &[
             unlink(11, "c"),
@@ -351,7 +351,7 @@ fn directories_change_places_in_any_way() {
             unlink(10, "b"),
             unlink(2, "a"),
         ],
-        // Gone, and a new file has its inode.
+        // The file is removed, and a new file has its inode.
         &[
             unlink(10, "b"),
             unlink(11, "c"),
@@ -416,7 +416,7 @@ fn a_disk_that_fills_during_a_step_is_said_and_the_step_is_done_when_there_is_ro
             in_place: Some(0),
             ..Options::default()
         };
-        // A hole that is filled takes room, and nobody can tell before.
+        // Filling a hole takes space, which cannot be predicted.
         let mut sparse = some();
         sparse.pop();
         sparse.extend([size(12, 1 << 20), epoch(1)]);
@@ -469,7 +469,7 @@ fn nobody_else_keeps_an_applier_from_its_replica() {
     let lock = to.join("lock");
     let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
-    // One that was made by others.
+    // A lock file that others have created.
     fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
     check(&log, &to, Options::default());
     assert_eq!(mode(), 0o600);

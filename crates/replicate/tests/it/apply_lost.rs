@@ -1,4 +1,4 @@
-//! What a loss of power, or a disk without room, leaves of a log and of its replica.
+//! The effects of a power failure or a full disk on a log and its replica.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn write(log: &Path, at_ns: u64, entries: &[Entry]) {
         durability: Durability::OnRequest,
         segment: 20_000,
     };
-    // Programs that other tests start have its lock until they are begun.
+    // Programs that other tests start hold the lock until they have called `exec`.
     let mut writer = loop {
         match Writer::open(log, options) {
             Err(log::Error::Busy(_)) => thread::yield_now(),
@@ -74,12 +74,12 @@ fn a_log_that_lost_its_end_is_waited_for_and_told_from_another() {
         matches!(short, Err(Error::Short { epoch: 2, .. })),
         "{short:?}"
     );
-    // What was lost is sent again, and more.
+    // The lost records are sent again, with more after them.
     write(&lost, 6, &later);
     assert_eq!(apply(&lost, &to).unwrap(), None);
     write(&lost, 9, &[data(11, 0, b"third"), epoch(3)]);
     apply(&lost, &copied(&to, place("copy"))).unwrap().unwrap();
-    // The source itself lost it, and goes on with other records of the same numbers.
+    // The source itself lost them, and writes other records with the same numbers.
     write(&other, 8, &[data(11, 0, b"other"), epoch(2)]);
     let behind = apply(&other, &to);
     assert!(
@@ -87,7 +87,7 @@ fn a_log_that_lost_its_end_is_waited_for_and_told_from_another() {
         "{behind:?}"
     );
     assert_eq!(fs::read(to.join("tree/file")).unwrap(), b"later");
-    // Or with an epoch that ends before or behind that number.
+    // Or with an epoch that ends before or after that number.
     let third = copied(&first, place("third"));
     write(&third, 8, &[epoch(2), data(11, 0, b"third"), epoch(3)]);
     let behind = apply(&third, &to);
@@ -97,7 +97,7 @@ fn a_log_that_lost_its_end_is_waited_for_and_told_from_another() {
     );
 }
 
-/// What is there of a step that was cut off, only the log tells of which it was.
+/// Only the log that an interrupted step was of tells what the step has left.
 #[test]
 fn a_step_that_was_cut_off_is_not_finished_by_another_log() {
     let attribute = |value: &[u8]| {
@@ -127,7 +127,7 @@ fn a_step_that_was_cut_off_is_not_finished_by_another_log() {
         if cut.is_ok() {
             break;
         }
-        // It has lost its end, or goes on otherwise, and says nothing of the file.
+        // The log has lost its end or has another one, and has no record of the file.
         let new = [new(12, Kind::Regular), mode(12, 0o600), link(2, "new", 12)];
         write(&other, 8, &new);
         write(&other, 8, &[epoch(2)]);

@@ -1,4 +1,4 @@
-//! Directories and files that a step moves, and that look alike.
+//! Steps that move directories and files that look alike.
 
 use replicate::apply::{Options, Replica};
 use replicate::record::{Attributes, Change, Entry, Kind};
@@ -7,7 +7,7 @@ use crate::applying::{check, differ, folder, stopped};
 use crate::common::{data, epoch, file, link, mode, new, start, unlink};
 use crate::histories;
 
-/// Attributes that files have in common which come out of one archive.
+/// Attributes that all files of an archive have in common.
 fn alike(inode: u64) -> Entry {
     Entry::Change(Change::Attributes {
         file: file(inode),
@@ -20,7 +20,7 @@ fn alike(inode: u64) -> Entry {
     })
 }
 
-/// Stops a step after each of its calls, and goes on.
+/// Interrupts a step after each of its calls, and continues.
 fn each_cut_off_is_mended(begun: &[Entry], changes: &[&[Entry]]) {
     for change in changes {
         for calls in 0.. {
@@ -104,7 +104,7 @@ fn an_epoch_before_the_one_that_was_cut_off_has_none_of_it() {
         mode(15, 0o640),
         epoch(2),
     ];
-    // Nothing that was there is spoken of again.
+    // No later record mentions what was there.
     let displaced = [
         new(14, Kind::Regular),
         data(14, 0, b"two"),
@@ -136,7 +136,7 @@ fn an_epoch_before_the_one_that_was_cut_off_has_none_of_it() {
         replica.apply(Some(2)).unwrap();
         let (reached, _) = replica.reached();
         let all = differ(&log, reached, &to.join("tree"));
-        // It may have been through with the last epoch.
+        // It may have completed the last epoch.
         assert!(
             reached >= 2 && all.is_empty(),
             "epoch {reached} after {calls} calls: {all:#?}"

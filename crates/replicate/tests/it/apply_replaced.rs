@@ -1,4 +1,4 @@
-//! A replica whose tree has become another one, or that is kept in another way.
+//! A replica whose tree was replaced by another, or whose options change.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn a_tree_that_takes_the_place_of_the_one_that_is_followed_is_noticed() {
     };
     let mut replica = Replica::open(&log, &to, options(false)).unwrap();
     replica.apply(None).unwrap();
-    // One that is the same is gone on with.
+    // An identical tree is continued.
     copied(&to.join("tree"), &at("same"));
     fs::rename(to.join("tree"), at("aside")).unwrap();
     fs::rename(at("same"), to.join("tree")).unwrap();
@@ -53,7 +53,7 @@ fn a_tree_that_takes_the_place_of_the_one_that_is_followed_is_noticed() {
     replica.apply(None).unwrap();
     assert_eq!(replica.reached().0, 2);
     assert_eq!(differ(&log, 2, &to.join("tree")), []);
-    // Another one is told of, and put right where that is asked for.
+    // Another tree is reported, and repaired on request.
     copied(&to.join("tree"), &at("changed"));
     fs::write(at("changed/other"), "elsewhere").unwrap();
     fs::rename(to.join("tree"), at("aside too")).unwrap();
@@ -88,7 +88,7 @@ fn who_leaves_out_what_the_replica_has_is_refused_and_the_other_way_round() {
         let mut replica = Replica::open(&log, &to, options(was, true)).unwrap();
         replica.apply(None).unwrap();
         replica.end().unwrap();
-        // As before.
+        // With the former options.
         let replica = Replica::open(&log, &to, options(was, false)).unwrap();
         replica.end().unwrap();
         let refused = Replica::open(&log, &to, options(is, false)).unwrap_err();

@@ -1,4 +1,5 @@
-//! Extended attributes of pipes, sockets, devices and symlinks, by whom no end is seen; and more than anybody tells.
+//! Extended attributes of pipes, sockets, devices and symbolic links, whose changes have no visible
+//! end, and more attributes than the kernel lists.
 #![cfg(target_arch = "x86_64")]
 
 use std::ffi::CString;
@@ -16,7 +17,7 @@ use sys::uring;
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Following, shell};
 
-/// Keeps everybody from changing the file system for most of the time, once what is to be changed is told.
+/// Blocks changes of the file system for most of the time, once a pending change is reported.
 const HOLDS: &str = r#"
 #include <fcntl.h>
 #include <poll.h>
@@ -37,7 +38,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// As a program of 32 bits does it: `lsetxattr` of a path in the working directory.
+/// As a 32-bit program does it: `lsetxattr` of a path in the working directory.
 const SETS: &str = r#"
 #include <string.h>
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
-//! What a program does to have something on the disk is an epoch at once; one that does nothing of it has
-//! epochs too.
+//! Each operation that syncs data to the disk leads to an epoch at once. A program that never syncs
+//! gets epochs as well.
 
 use std::fs;
 use std::io::Write;
@@ -14,12 +14,12 @@ use replicate::capture::{Capture, Options};
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Ends, Following};
 
-/// Far more than it takes.
+/// Far more than needed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Barrier = fn(&Path);
 
-/// What a program does to have something on the disk.
+/// Operations that sync data to the disk.
 const BARRIERS: &[(&str, Barrier)] = &[
     ("fsync", |tree| open(tree).sync_all().unwrap()),
     ("fdatasync", |tree| open(tree).sync_data().unwrap()),
@@ -55,7 +55,7 @@ fn who_follows_is_woken_for_what_is_synced_and_before_much_waits() {
                 fs::rename(tree.join("a"), tree.join("b")).unwrap();
             }
         }
-        // Of which a few events fill half.
+        // A few events fill half of this ring.
         let ring_bytes = 64 << 10;
         let small = Options {
             ring_bytes,
@@ -74,7 +74,7 @@ fn followed(tree: &Path, options: Options) -> Capture {
     capture
 }
 
-/// Until nobody has called for a whole pause.
+/// Waits until no program has called for a whole pause.
 fn rest(capture: &mut Capture) {
     loop {
         capture.poll(&mut |_| {}).unwrap();
@@ -127,7 +127,7 @@ fn a_barrier_is_an_epoch_at_once() {
             let before = following.check(tree).epoch;
             fs::write(tree.join("a"), "again").unwrap();
             barrier(tree);
-            // Its events are taken by this one call: nothing has been still since.
+            // This one call takes its events, and there was no quiet moment since.
             let after = following.poll().epoch;
             assert!(after > before, "{name}");
             following.mirror.compare(tree);

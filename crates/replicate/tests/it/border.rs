@@ -1,4 +1,5 @@
-//! Files that leave a tree, change outside of it where nobody tells, and come back; and those that are of both.
+//! Files that leave a tree, change outside of it unobserved, and come back, and files with names
+//! both inside and outside.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::path::Path;
@@ -9,8 +10,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Following, shell};
 
-/// On each file system, in a folder with `in`, which is followed, and `out`: what is there before, and steps, after each
-/// of which the records say the tree.
+/// On each file system, uses a folder with the followed directory `in`, and `out`. Runs `before`,
+/// and then the steps, and compares the records with the tree after each step.
 fn followed(before: &str, steps: &[&str]) {
     for format in [Format::Ext4, Format::Xfs, Format::Btrfs, Format::Tmpfs] {
         within(|bed| {
@@ -38,7 +39,7 @@ fn follow(folder: &Path, steps: &[&str]) {
         shell(folder, step);
         following.check(&tree);
     }
-    // Of what has left nothing is kept.
+    // Nothing of files that have left is kept.
     let named = following.mirror.tree.files();
     let root = following.mirror.tree.root();
     let nameless = named.filter(|(file, node)| node.names.is_empty() && Some(*file) != root);
@@ -104,7 +105,7 @@ fn a_directory_that_was_made_outside_comes_into_the_tree() {
 
 #[test]
 fn what_is_made_at_once_in_what_gets_a_default_list_has_it() {
-    // A directory's entries for the owner, the group and others, as the kernel keeps them.
+    // The entries of a directory for the owner, the group and others, in the kernel's encoding.
     let list = "0x0200000001000700ffffffff04000500ffffffff20000000ffffffff";
     let script = format!(
         "python3 -c 'import os, sys; os.setxattr(sys.argv[1], \"system.posix_acl_default\", bytes.fromhex(\"{}\"))' in/d",

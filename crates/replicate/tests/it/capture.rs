@@ -1,4 +1,4 @@
-//! What programs do to a tree on ext4, followed: the records say the same tree.
+//! Captures operations of programs on ext4, and compares the records with the tree.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ fn writes_creates_renames_and_unlinks_are_said() {
 #[test]
 fn what_finds_no_room_is_read() {
     on_ext4(|tree| {
-        // With 67 a name is lost in a directory that is not known yet.
+        // Seed 67 loses a name in a directory that is not known yet.
         let all: BTreeSet<_> = seeds(4..=5).into_iter().chain([67]).collect();
         for seed in all {
             let small = Options {
@@ -97,8 +97,8 @@ fn writes_that_find_no_room_are_read() {
 #[test]
 fn a_call_of_which_only_the_beginning_finds_room_is_read() {
     on_ext4(|tree| {
-        // There is room for 182 states, of which the call makes three: both directories, and the file by a name
-        // that it keeps.
+        // There is room for 182 states. The call produces three of them: both directories, and the
+        // file by a name that it keeps.
         let mut dropped = Vec::new();
         for before in 172..=183 {
             let place = tree.join(before.to_string());
@@ -181,7 +181,8 @@ fn what_is_written_while_its_file_is_found_is_read() {
         for number in 0..20 {
             let (from, to) = (outside.join("busy"), inside.join(number.to_string()));
             let file = File::create(&from).unwrap();
-            // The same place again and again, before it belongs to the tree, while that is found out, and after it.
+            // Writes to the same place before the file belongs to the tree, while that is
+            // determined, and after it.
             following.during(|| {
                 for write in 0..100_000_u64 {
                     file.write_all_at(&write.to_le_bytes(), 0).unwrap();
@@ -258,7 +259,7 @@ fn moves_across_the_border_of_the_tree_are_said() {
     });
 }
 
-/// What `O_DIRECT` writes: at an address that is a multiple of the page size.
+/// The buffer for `O_DIRECT`, aligned to the page size.
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
@@ -291,7 +292,7 @@ fn direct_writes_that_meet_mapped_pages_are_said() {
                 }
             });
             following.check(tree);
-            // The kernel tells a program of it as of a write back that failed.
+            // The kernel reports it to the program as a failed write back.
             if file.sync_all().is_err() {
                 return;
             }
@@ -307,7 +308,7 @@ fn stores_to_a_folio_that_a_write_made_dirty_are_said() {
             let place = tree.join(if journal { "journal" } else { "data" });
             let path = place.join("mapped");
             fs::create_dir(&place).unwrap();
-            // At once: where the file system has large folios, it is one.
+            // In one write, which becomes one large folio if the file system supports them.
             fs::write(&path, [1; 64 << 10]).unwrap();
             let options = Options {
                 journal,
@@ -341,7 +342,7 @@ fn follow_workload(tree: &Path, seed: u64, options: Options) -> Progress {
     progress
 }
 
-/// A seed to look into, or some.
+/// The seed from the environment, or the usual ones.
 fn seeds(usual: RangeInclusive<u64>) -> Vec<u64> {
     match env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => vec![seed],

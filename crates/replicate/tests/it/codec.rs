@@ -1,4 +1,4 @@
-//! Records survive being written and read, and no bytes are read as more than they are.
+//! Records survive encoding and decoding, and no invalid bytes are decoded.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Where a record's tag is, behind its number and time.
+/// The offset of a record's tag, after its number and time.
 const TAG: usize = 16;
 
 fn tags() -> impl Strategy<Value = u8> {

@@ -1,12 +1,12 @@
-//! What a capture says of itself: every operation on every file system is seen, but for those that
-//! are said not to be.
+//! The coverage report: every operation on every file system is seen, except those that are
+//! documented as invisible.
 
 use replicate::capture;
 use replicate::coverage::{Report, Verdict, probe, quick};
 
 use crate::bed::file_system::{Format, within};
 
-/// Those that the file system tells nothing of.
+/// The operations that the file system does not report.
 fn invisible(format: Format) -> &'static [&'static str] {
     match format {
         Format::Tmpfs => &["mmap"],
@@ -14,7 +14,7 @@ fn invisible(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// Where programs may be run at the functions that write.
+/// Whether programs can be attached to the functions that write.
 fn functions(format: Format) -> bool {
     format != Format::Overlay && capture::functions().is_ok()
 }

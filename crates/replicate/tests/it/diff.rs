@@ -1,4 +1,4 @@
-//! What is said to have changed between two epochs is what differs between the trees that are made of them.
+//! The reported differences of two epochs are the differences of the restored trees.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use crate::common::{
 };
 use crate::histories::{self, History};
 
-/// What changes by these entries, a line each.
+/// The changes that these entries make, one per line.
 fn changed(before: &[Entry], then: &[Entry]) -> Vec<String> {
     let folder = folder();
     let log = folder.path().join("log");
@@ -34,7 +34,7 @@ fn changed(before: &[Entry], then: &[Entry]) -> Vec<String> {
     diff.all.iter().map(line).collect()
 }
 
-/// `directory/file` with bytes, `other`, and `link` to a place.
+/// `directory/file` with bytes, `other`, and the symbolic link `link`.
 fn some() -> Vec<Entry> {
     vec![
         start(),
@@ -159,7 +159,7 @@ fn a_tree_that_is_said_anew_differs_in_what_is_different() {
     anew.push(data(11, 0, b"x"));
     anew.push(epoch(2));
     assert_eq!(changed(&some(), &anew), ["content directory/file"]);
-    // As other files, on another file system.
+    // The same tree with other inodes, on another file system.
     for entry in &mut anew {
         if let Entry::Change(
             Change::New { file, .. }
@@ -178,7 +178,7 @@ fn a_tree_that_is_said_anew_differs_in_what_is_different() {
         }
     }
     let mut changed = changed(&some(), &anew);
-    // The bed's times depend on the inode.
+    // The times of the test trees depend on the inode.
     changed.retain(|line| !line.starts_with("metadata"));
     assert_eq!(changed, ["content directory/file"]);
 }
@@ -207,7 +207,7 @@ fn what_is_said_is_what_the_restored_trees_show() {
     assert!(compared > 100, "{compared}");
 }
 
-/// Paths below which something was renamed are not looked at. How many were.
+/// Skips the paths below which something was renamed, and returns their number.
 fn check(seed: u64, said: &[Difference], before: &Path, after: &Path) -> usize {
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     let mut moved = BTreeSet::new();
@@ -234,7 +234,7 @@ fn check(seed: u64, said: &[Difference], before: &Path, after: &Path) -> usize {
                 assert!(replaced, "seed {seed}: {one:?} {said:#?}");
                 continue;
             }
-            // Names that are one file, times of directories, and what the file system allocates.
+            // Names of one file, times of directories, and what the file system allocates.
             trees::What::Links
             | trees::What::Modified
             | trees::What::Device

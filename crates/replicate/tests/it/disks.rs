@@ -1,4 +1,4 @@
-//! A disk in a file of the tree, which threads of the kernel write.
+//! A disk image in a file of the tree, which kernel threads write.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use replicate::capture::Options;
@@ -8,7 +8,7 @@ use sys::require::{Class, skip};
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Following, shell};
 
-/// With its own cache, and past it.
+/// With its own cache, and with direct I/O.
 const DISK: &str = r#"
 truncate -s 16M image
 device=$(losetup --find --show $1 image)

@@ -1,4 +1,5 @@
-//! What a replica's file system cannot hold is left out, counted and remembered, and the rest goes on.
+//! What a replica's file system cannot hold is omitted, counted and remembered, and the rest is
+//! applied.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,9 +15,9 @@ use crate::common::{data, epoch, file, link, mode, new, size, start, unlink};
 use crate::follow::shell;
 use crate::histories;
 
-/// More than ext4 can have, with blocks of 4 KiB.
+/// More than ext4 supports with blocks of 4 KiB.
 const TOO_LARGE: u64 = 1 << 45;
-/// An inode of ext4 has so many names, and so many directories in it without `dir_nlink`.
+/// The limit of names of an inode on ext4, and of directories in a directory without `dir_nlink`.
 const LINKS: u64 = 65_000;
 
 /// A log, and a replica on ext4 with limits.
@@ -81,19 +82,19 @@ fn a_file_that_is_too_large_is_left_out_until_it_is_not() {
         let done = applied(&mut replica);
         assert_eq!((done.names, done.left.names), (1, 1));
         assert!(place.has("other") && !place.has("large"));
-        // Another change goes on, and a further name of it is left out as well.
+        // Another change is applied, and a further name of the file is omitted as well.
         let second = [data(11, 0, b"3"), link(2, "again", 10), epoch(2)];
         histories::write(&place.log, &second);
         assert_eq!(applied(&mut replica).left.names, 1);
         assert!(!place.has("again") && !place.has("large"));
         let other = place.to.join("tree/other");
         assert_eq!(fs::read(&other).unwrap(), b"3");
-        // What was there before the file became too large does not stay.
+        // The state before the file became too large does not stay.
         histories::write(&place.log, &[size(11, TOO_LARGE), epoch(3)]);
         assert_eq!(applied(&mut replica).left.names, 1);
         assert!(!place.has("other"));
         replica.end().unwrap();
-        // Nobody is said to have removed it, and it is tried again.
+        // The file does not count as removed by others, and is tried again.
         let mut replica = place.open();
         let done = applied(&mut replica);
         assert_eq!((done.epoch, done.left.names, done.repaired), (3, 0, 0));
@@ -107,7 +108,7 @@ fn a_file_that_is_too_large_is_left_out_until_it_is_not() {
         replica.end().unwrap();
         assert!(!place.to.join("omissions").exists());
         assert!(place.open().apply(None).unwrap().is_none());
-        // One that is renamed when it fits again is there at once.
+        // A file that is renamed when it fits again is there at once.
         let mut replica = place.open();
         histories::write(&place.log, &[size(11, TOO_LARGE), epoch(5)]);
         assert_eq!(applied(&mut replica).left.names, 1);
@@ -172,7 +173,7 @@ fn directories_beyond_those_of_the_file_system_are_left_out_with_all_below() {
             ]
         };
         let mut first = vec![start(), mode(2, 0o755)];
-        // A directory's own names are two.
+        // A directory has two links of its own.
         first.extend((0..LINKS).flat_map(directory));
         first.extend([
             new(10, Kind::Regular),
@@ -185,13 +186,13 @@ fn directories_beyond_those_of_the_file_system_are_left_out_with_all_below() {
         let mut replica = place.open();
         let done = applied(&mut replica);
         assert_eq!((done.names, done.left.names), (LINKS - 2, 3));
-        // What is below changes, and there is no place for it yet.
+        // The contents change, and there is no place for them yet.
         histories::write(&place.log, &[data(10, 0, b"2"), epoch(2)]);
         assert_eq!(applied(&mut replica).left.names, 0);
         replica.end().unwrap();
         let mut replica = place.open();
         assert_eq!(applied(&mut replica).left.names, 0);
-        // And there is when others are gone.
+        // There is a place after others are removed.
         let gone: Vec<Entry> = (10..20).map(|number| unlink(2, &name(number))).collect();
         histories::write(&place.log, &gone);
         histories::write(&place.log, &[epoch(3)]);
@@ -233,7 +234,7 @@ fn directories_beyond_those_of_the_file_system_are_left_out_with_all_below() {
     });
 }
 
-/// The file of names that are left out, of these.
+/// The file of omissions with these names.
 fn omissions(entries: &[(Option<u64>, &str)]) -> Vec<u8> {
     let mut bytes = b"lromits1".to_vec();
     for (directory, name) in entries {
@@ -277,7 +278,7 @@ fn a_directory_that_an_interrupted_step_made_after_all_is_taken_over() {
             break;
         }
         interrupted += 1;
-        // As if the directory had been left out before.
+        // As if the directory had been omitted before.
         let all = omissions(&[(None, "d"), (Some(10), "f")]);
         fs::write(to.join("omissions"), all).unwrap();
         let repair = Options {

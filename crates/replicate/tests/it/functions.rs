@@ -1,5 +1,5 @@
-//! Where programs may be run at the kernel's functions, writes are copied where they are put on file
-//! systems that have no event for them: every byte, and nothing is read for it.
+//! Where programs can be attached to kernel functions, writes are copied on file systems without a
+//! tracepoint for them: every byte is captured, and nothing is read back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{IoSlice, Write};
@@ -19,7 +19,7 @@ use crate::bed::file_system::{Format, within};
 use crate::follow::Following;
 
 const FORMATS: [Format; 3] = [Format::Tmpfs, Format::Xfs, Format::Btrfs];
-/// More than a page, and no whole number of them.
+/// More than a page, and not a multiple of one.
 const LONG: usize = 300_001;
 const PAGE: usize = 4096;
 const WRITERS: u8 = 4;
@@ -28,7 +28,7 @@ const APPENDS: usize = 200;
 type Work = fn(&Path) -> usize;
 type Other = fn(&Path);
 
-/// What a program does to the file `a`, or to `b`, and how many bytes that puts there.
+/// Operations that write to the file `a` or `b`, and the number of bytes.
 const WRITES: &[(&str, Work)] = &[
     ("pwrite", |tree| at(tree, 5000, b"in the middle")),
     ("across pages", |tree| at(tree, 4090, &[7; 9000])),
@@ -68,7 +68,7 @@ const WRITES: &[(&str, Work)] = &[
     }),
 ];
 
-/// What it does that is read back, all of it or in part.
+/// Operations whose data is read back, completely or in part.
 const OTHERS: &[(&str, Other)] = &[
     ("copy_file_range", |tree| {
         let from = File::open(tree.join("b")).unwrap();
@@ -89,11 +89,11 @@ const OTHERS: &[(&str, Other)] = &[
         at(tree, 100, b"again");
     }),
     ("a write that faults", |tree| {
-        // The file that it is written from ends after the first page.
+        // The source file ends after the first page.
         fs::write(tree.join("c"), pattern(PAGE)).unwrap();
         let map = FileMapping::new(to_write(tree, "c"), 2 * PAGE, 0).unwrap();
         let written = map.write_to(0..2 * PAGE, to_write(tree, "a"), 77);
-        // Of a page that it cannot read whole btrfs takes nothing.
+        // btrfs copies nothing from a page that it cannot read completely.
         assert!(written.unwrap_or(0) <= PAGE);
     }),
 ];
@@ -184,7 +184,7 @@ fn at(tree: &Path, offset: u64, bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Bytes that were copied where they were put.
+/// The number of bytes that were copied at the write.
 fn exact(entries: &[Entry]) -> usize {
     of(entries, Origin::Exact)
 }
@@ -202,7 +202,8 @@ fn of(entries: &[Entry], wanted: Origin) -> usize {
 }
 
 fn doubts(entries: &[Entry]) -> usize {
-    // Attributes are, of a file that another call leaves before it has grown by what was told of this one.
+    // Attributes may be: another call may leave the file before it has grown by the write reported
+    // here.
     let bytes = |change: &&Change| {
         matches!(
             change,

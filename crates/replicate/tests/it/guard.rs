@@ -1,4 +1,5 @@
-//! A step that would remove most of a replica, or for which there is no room, is refused before anything is changed.
+//! A step that would remove most of a replica, or that lacks space, is refused before anything is
+//! changed.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +48,8 @@ fn names(tree: &Path) -> usize {
     fs::read_dir(tree).unwrap().count()
 }
 
-/// What an epoch 2 of these entries does to a replica of so many files: those that it has then, or the refusal.
+/// Applies an epoch 2 of these entries to a replica of this many files. Returns the files it then
+/// has, or the refusal.
 fn after(count: u64, then: &[Entry]) -> Result<usize, Error> {
     let folder = folder();
     let (log, to) = (folder.path().join("log"), folder.path().join("replica"));
@@ -128,7 +130,7 @@ fn files_that_are_replaced_or_move_are_not_removed() {
 
 #[test]
 fn a_tree_that_is_said_anew_counts_by_its_paths() {
-    // As a source that was copied to another file system: the same names, other files.
+    // Like a source that was copied to another file system: the same names, other inodes.
     let mut anew = files(300);
     anew.pop();
     for entry in &mut anew {
@@ -171,7 +173,7 @@ fn what_is_refused_is_done_when_it_is_allowed() {
             assert_eq!(replica.apply(None).unwrap().unwrap().epoch, 2);
             replica.end().unwrap();
             check(&log, &to, Options::default());
-            // Only that step.
+            // Only that step was allowed.
             let mut more = files(300);
             more.drain(..2);
             more.pop();
@@ -276,7 +278,7 @@ fn a_refusal_after_an_interrupted_step_tells_of_it() {
         let applied = Replica::open(&log, &to, options).and_then(|mut all| all.apply(None));
         if applied.is_err() && names(&to.join("tree")) < 300 {
             interrupted += 1;
-            // It is another step by now, which nobody has allowed.
+            // It is another step by now, which was not allowed.
             let mut writer = Writer::open(&log, log::Options::default()).unwrap();
             for entry in [mode(2, 0o700), epoch(3)] {
                 writer.append(6, entry).unwrap();
@@ -313,7 +315,7 @@ fn what_a_very_deep_tree_loses_is_counted() {
     histories::write(&log, &empty);
     let refused = replica.apply(None).unwrap_err().to_string();
     assert!(refused.contains("5000 of the 5000 files"), "{refused}");
-    // The library's own removal opens a directory for each level.
+    // The standard library's removal opens a directory for each level.
     let removed = Command::new("rm").arg("-rf").arg(&to).status();
     assert!(removed.unwrap().success());
 }
@@ -340,7 +342,7 @@ fn a_replica_that_waits_for_permission_keeps_no_segment_of_a_compacted_log() {
             for entry in entries {
                 writer.append(5, entry.clone()).unwrap();
             }
-            // Only segments that are no longer written can be compacted.
+            // Only sealed segments can be compacted.
             writer.seal().unwrap();
         };
         write(&files(300));
@@ -366,7 +368,7 @@ fn a_replica_that_waits_for_permission_keeps_no_segment_of_a_compacted_log() {
         assert_eq!(open_and_removed(&log), 0, "fresh: {fresh}");
         replica.allow_delete_once();
         match replica.apply(None) {
-            // What it would go on from was folded.
+            // The records that it would continue from were folded.
             Err(Error::Behind { .. }) => assert!(!fresh),
             applied => {
                 assert_eq!(applied.unwrap().unwrap().epoch, 3);

@@ -1,4 +1,4 @@
-//! Holes of files: of such as are written to meanwhile, and of such as lie in their inodes.
+//! Holes in files that are written meanwhile, and in files whose data is in the inode.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,11 +13,11 @@ use sys::holes;
 use crate::bed::file_system::{Format, within};
 
 const PAGE: usize = 4096;
-/// Within what was punched out.
+/// An offset within the punched range.
 const WRITE_OFFSET: u64 = 2100 * PAGE as u64;
 const ROUNDS: u32 = 50;
 
-/// Two holes that meet, which the file system may know each by itself.
+/// Two adjacent holes, which the file system may store separately.
 fn holed(path: &Path) -> File {
     let file = File::options()
         .read(true)
@@ -64,10 +64,10 @@ fn behind_data_in_an_inode_is_a_hole() {
             return;
         };
         let file = File::create_new(tree.join("short")).unwrap();
-        // In this order ext4 leaves the inode without room for what is behind the data.
+        // In this order ext4 leaves no space in the inode for what follows the data.
         file.set_len(5000).unwrap();
         file.write_all_at(&[1; 20], 0).unwrap();
-        // It is such a file: others have data there, up to the end of a block.
+        // Confirms that the data is inline: other files have data up to the end of a block.
         let behind = lseek(&file, 100, Whence::SeekData);
         assert!(matches!(behind, Err(Errno::ENOENT | Errno::ENXIO)));
         assert_eq!(holes::next_data(&file, 0).unwrap(), Some(0));

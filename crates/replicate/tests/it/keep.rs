@@ -1,4 +1,4 @@
-//! A log is kept to a size, and says what it takes; who reads its end does not list its folder.
+//! The size limit of a log and its reported size. A reader at the end does not list the folder.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::common::{data, epoch, link, mode, new, start};
 
-/// Far beyond what any wait here takes.
+/// Far longer than any wait here takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn writer(log: &Path, segment: u64) -> Writer {
@@ -28,7 +28,7 @@ fn writer(log: &Path, segment: u64) -> Writer {
     Writer::open(log, options).unwrap()
 }
 
-/// A file, written again and again.
+/// Creates a file that is rewritten repeatedly.
 fn begin(writer: &mut Writer) {
     for entry in [
         start(),
@@ -50,7 +50,7 @@ fn go_on(writer: &mut Writer, epochs: std::ops::RangeInclusive<u64>) {
     writer.sync().unwrap();
 }
 
-/// The byte that the file is full of.
+/// The byte that fills the restored file.
 fn restored(log: &Path, epoch: Option<u64>) -> Result<u8, restore::Error> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
@@ -82,14 +82,14 @@ fn it_says_what_it_takes_and_what_can_be_folded() {
     let stored = DiskUsage::of(log).unwrap();
     assert_eq!((stored.base, stored.first_epoch), (0, Some(1)));
     assert!((95_000..120_000).contains(&stored.bytes), "{stored:?}");
-    // Somebody writes it: the last segment is his.
+    // The log has a writer, which owns the last segment.
     assert!(!seal(log).unwrap());
     let last = foldable(log, 0).unwrap().unwrap();
     assert!((80..95).contains(&last), "{last}");
     let half = foldable(log, 50_000).unwrap().unwrap();
     assert!((30..50).contains(&half), "{half}");
     assert_eq!(foldable(log, 200_000).unwrap(), None);
-    // One that is ended changes nothing.
+    // Sealing a log again changes nothing.
     let before = names(log);
     let mut turns = 0;
     let ended = compact_while(log, half, &mut |_| {
@@ -141,7 +141,7 @@ fn a_log_that_grows_is_kept_to_its_size_while_it_is_written() {
         }
         let stored = DiskUsage::of(log).unwrap();
         let first = stored.first_epoch.unwrap();
-        // Half of it stays as it was.
+        // Half of it stays unfolded.
         assert!(stored.bytes - stored.base >= SIZE / 2, "{stored:?}");
         assert!(first + 400 < last, "{first} of {last}");
         assert_eq!(restored(log, Some(first)).unwrap(), first.to_le_bytes()[0]);
@@ -159,7 +159,7 @@ fn who_reads_the_end_of_a_log_does_not_list_its_folder() {
     go_on(&mut writer, 1..=20);
     let mut readers = [
         Reader::open(log).unwrap(),
-        // It begins behind the last record.
+        // It begins after the last record.
         Reader::open_after(log, writer.number()).unwrap(),
     ];
     let mut last = 20;
@@ -177,7 +177,7 @@ fn who_reads_the_end_of_a_log_does_not_list_its_folder() {
             }),
             0
         );
-        // Over segments that follow, and over a base that takes the place of the one that is read.
+        // Across following segments, and across a base that replaces the segment being read.
         go_on(&mut writer, last + 1..=last + 10);
         if round == 1 {
             compact(log, last - 1).unwrap();
@@ -193,7 +193,7 @@ fn who_reads_the_end_of_a_log_does_not_list_its_folder() {
     }
 }
 
-/// How often a folder is listed meanwhile.
+/// How many times a folder is listed meanwhile.
 fn listings(folder: &Path, meanwhile: impl FnOnce()) -> usize {
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&watch, folder, WatchFlags::OPEN).unwrap();

@@ -1,4 +1,4 @@
-//! A log is read as it was written, or as far as it was, or not at all.
+//! A log is read as it was written, up to an interrupted write, or not at all.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -94,7 +94,7 @@ fn a_reader_goes_on_where_what_it_began_to_read_was_cut_off() {
         fs::write(&there, [&begun, cut_off].concat()).unwrap();
         assert!(reader.read().unwrap().is_none());
     }
-    // Its successor cuts that off.
+    // The next writer cuts that off.
     write(folder.path(), 1 << 20, std::slice::from_ref(&written));
     assert_eq!(reader.read().unwrap().unwrap().record.entry, written);
 }
@@ -180,7 +180,8 @@ fn a_missing_or_shortened_segment_is_found() {
             fs::write(path, &bytes[..end]).unwrap();
             let error = read(whole.path()).unwrap_err();
             let named = matches!(&error, Error::Damaged { path: of, .. } if of == path);
-            // Cut between two records it looks whole, and the next segment does not follow.
+            // A cut between two records leaves a valid segment, but the next segment does not
+            // follow it.
             let gap = matches!(error, Error::Missing { .. });
             assert!(named || gap, "{error}");
         }

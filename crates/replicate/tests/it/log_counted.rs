@@ -1,4 +1,4 @@
-//! Epochs are counted on wherever a log is taken up.
+//! Epoch numbers continue wherever a log is continued.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn a_tree_that_was_begun_anew_and_not_finished_leaves_the_number_of_the_last_epo
             for entry in file(number + 10) {
                 log.append(2, entry).unwrap();
             }
-            // What a compaction has to save.
+            // Gives the compaction something to save.
             log.append(2, data(11, 0, b"again")).unwrap();
             log.append(3, epoch(number)).unwrap();
         }
@@ -58,7 +58,7 @@ fn a_tree_that_was_begun_anew_and_not_finished_leaves_the_number_of_the_last_epo
                 length: 1,
             },
         };
-        // A start ends the doubt, and the first copy behind it is killed.
+        // A start ends the doubt, and the first copy after it is killed.
         log.append(4, Entry::Change(doubt)).unwrap();
         log.append(4, start()).unwrap();
         for entry in file(30) {

@@ -1,4 +1,4 @@
-//! A loss of power may take any block of what was not synced, and leave those behind it; a copy is replaced then.
+//! A power failure may lose any unsynced block and keep later ones. A copy is then replaced.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn a_log_without_any_of_its_last_blocks_is_taken_up_before_it() {
     let segment = segment(folder.path());
     let bytes = fs::read(&segment).unwrap();
     assert!(bytes.len() > 16 * BLOCK);
-    // What was there of a block before may have been synced.
+    // The earlier part of a block may have been synced before.
     for (block, kept) in (0..bytes.len() / BLOCK).flat_map(|block| [(block, 0), (block, 1000)]) {
         let mut left = bytes.clone();
         left[block * BLOCK + kept..][..BLOCK - kept].fill(0);
@@ -76,7 +76,7 @@ fn segment(folder: &Path) -> PathBuf {
     segment.unwrap()
 }
 
-/// A reader that has seen all that there is.
+/// A reader that has read everything.
 fn read_all(folder: &Path) -> Reader {
     let mut reader = Reader::open(folder).unwrap();
     while reader.read().unwrap().is_some() {}
@@ -86,7 +86,7 @@ fn read_all(folder: &Path) -> Reader {
 #[test]
 fn a_reader_is_told_that_the_disk_has_lost_what_it_has_read() {
     let all = some();
-    // The rest may be longer by now, or have the same lengths.
+    // The new records may be longer, or have the same lengths.
     for more in [0, 1, 40] {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), &all);
@@ -133,7 +133,7 @@ fn a_reader_is_told_that_its_log_was_replaced_by_a_longer_one() {
     let mut writer = Writer::open(folder.path(), options).unwrap();
     let id = writer.id();
     writer.clear().unwrap();
-    // As a copy that begins afresh, of another history of the same log.
+    // Like a copy that starts anew, of another history of the same log.
     let beginning = Beginning {
         id,
         first: 1,

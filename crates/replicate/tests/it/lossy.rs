@@ -1,5 +1,5 @@
-//! A ring that has room for the smaller part of what happens, and a capture that stands still or is killed: nothing is
-//! lost, nobody waits, and nothing stays attached.
+//! A ring that holds only a small part of the events, and a capture that is stopped or killed:
+//! nothing is lost, no program waits, and nothing stays attached.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::io::{BufRead as _, BufReader};
@@ -16,15 +16,15 @@ use crate::bed::workload::Workload;
 use crate::follow::{Following, shell};
 
 const STEPS: u32 = 400;
-/// More than the ring has room for.
+/// More than the ring can hold.
 const BARRIER: u32 = 200;
 const SMALL: u32 = 32 << 10;
-/// That of no other test, by which its map is known.
+/// A size that no other test uses, so that its map can be found.
 const UNUSUAL: u32 = 2 << 20;
-/// What makes this program a capture.
+/// The environment variable that makes this program a capture.
 const TREE: &str = "LOSSY_TREE";
 
-/// Nobody takes events until a barrier.
+/// No events are taken until a barrier.
 fn one(tree: &Path, format: Format, seed: u64) {
     let options = Options {
         ring_bytes: SMALL,
@@ -44,7 +44,7 @@ fn one(tree: &Path, format: Format, seed: u64) {
         "{format:?} {seed}: {} lost, {taken} taken",
         progress.dropped
     );
-    // What it reads makes events as well, where data goes through the journal: those find room.
+    // With data in the journal, the readback produces events as well, and those find room.
     let least = if format == Format::Ext4Journal {
         0
     } else {
@@ -92,7 +92,7 @@ fn who_writes_does_not_wait_for_a_capture_that_stands_still() {
         };
         let mut following = Following::start(&tree, options);
         following.check(&tree);
-        // All of it is done while nobody reads.
+        // All of it is done while no events are read.
         shell(
             &tree,
             "for i in $(seq 300); do head -c 5000 /dev/zero | tr '\\0' $((i % 10)) >f$((i % 50)); done",
@@ -103,7 +103,7 @@ fn who_writes_does_not_wait_for_a_capture_that_stands_still() {
     });
 }
 
-/// No test of its own: the program that is killed.
+/// Not a test: the program that is killed.
 #[test]
 fn a_capture() {
     let Some(tree) = std::env::var_os(TREE) else {
@@ -124,7 +124,7 @@ fn a_capture() {
     }
 }
 
-/// How many captures of this test have their programs in the kernel: those have the ring.
+/// The number of captures of this test in the kernel, found by their rings.
 fn attached() -> usize {
     let rings = MapInfoIter::default().filter(|map| map.name == "ring");
     rings.filter(|map| map.max_entries == UNUSUAL).count()

@@ -1,5 +1,5 @@
-//! Who changes files by other ways than each a system call of a 64-bit program: programs of 32 bits, and calls that do
-//! several things at once.
+//! Changes by other means than single system calls of a 64-bit program: 32-bit programs, and calls
+//! that do several things at once.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use nix::libc;
 use replicate::capture::Options;
 use sys::require::{Class, skip};
 
-/// A 64-bit program that makes the calls of 32-bit programs: by number, with what they take in other registers.
+/// A 64-bit program that makes 32-bit system calls, with their numbers and registers.
 #[cfg(target_arch = "x86_64")]
 const OTHER_CALLS: &str = r#"
 static long call(long number, long a, long b, long c, long d, long e)
@@ -88,7 +88,7 @@ fn what_programs_of_32_bits_do_is_said() {
     }
 }
 
-/// One call that writes the first page of a file and reads into the second, which it has mapped.
+/// One call that writes the first page of a file and reads into the second, which is mapped.
 const BATCH: &str = r#"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -150,7 +150,7 @@ fn what_a_call_reads_into_the_file_that_it_writes_is_said() {
                 let mut lines = BufReader::new(batch.stdout.take().unwrap());
                 lines.read_line(&mut said).unwrap();
                 assert_eq!(said, "mapped\n");
-                // By now what is mapped has been read, and is clean.
+                // The mapped page has been read by now, and is clean.
                 following.check(&tree);
                 batch.stdin.take().unwrap().write_all(b"\n").unwrap();
                 assert!(batch.wait().unwrap().success());
@@ -161,7 +161,7 @@ fn what_a_call_reads_into_the_file_that_it_writes_is_said() {
     }
 }
 
-/// Whether programs that die leave nothing where they run: a test of that is skipped.
+/// Whether core dumps go elsewhere. The test is then skipped.
 fn keeps_cores_elsewhere() -> bool {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     let elsewhere = pattern.starts_with(['|', '/']);
@@ -174,7 +174,7 @@ fn keeps_cores_elsewhere() -> bool {
     elsewhere
 }
 
-/// A program that leaves its memory in a file where it runs.
+/// A program that dumps core in its working directory.
 const DIES: &str = "import os, resource\n\
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)\n\
     memory = bytes(range(1, 251)) * 100_000\n\
@@ -233,7 +233,7 @@ fn what_two_files_exchange_is_said() {
     });
 }
 
-/// A program that is killed when a call of it says that there is no such call, or soon after.
+/// A program that is killed when one of its calls returns `ENOSYS`, or soon after.
 const ASKS_FOR_NOTHING: &str = r"
 #include <signal.h>
 #include <sys/resource.h>
@@ -253,7 +253,7 @@ int main(void)
 }
 ";
 
-/// Its core is written while it looks as if it were in a call, of which no end comes.
+/// Its core is written while it appears to be in a call that never ends.
 #[test]
 fn a_program_that_dies_after_a_call_that_there_is_not_holds_up_no_epoch() {
     if keeps_cores_elsewhere() {
@@ -275,7 +275,7 @@ fn a_program_that_dies_after_a_call_that_there_is_not_holds_up_no_epoch() {
     });
 }
 
-/// A program whose tracer says what a call returns before it has begun.
+/// A program whose tracer sets the result of a call before the call has begun.
 #[cfg(target_arch = "x86_64")]
 const IS_TRACED: &str = r"
 #include <signal.h>

@@ -1,4 +1,5 @@
-//! A log in a stream of one NATS server: whole at every receiver, whatever stops in between.
+//! A log in a stream of one NATS server arrives complete at every receiver, whatever is
+//! interrupted.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -95,7 +96,7 @@ fn large_records_come_in_parts_and_a_publisher_goes_on_within_one() {
     };
     write(log.path(), sizes.map(sized));
     let copy = folder();
-    // Each publisher but the last one stops where the stream is full.
+    // Each publisher except the last stops when the stream is full.
     for room in [2 << 20, 5 << 20, 18 << 20] {
         let settings = Settings {
             max_bytes: Some(room),
@@ -123,7 +124,8 @@ fn large_records_come_in_parts_and_a_publisher_goes_on_within_one() {
     assert_equal(whole.path(), log.path());
 }
 
-/// It may wait for others as well: for a server that has not answered in time.
+/// Whether the publisher waits for space. It may also wait for a server that has not answered in
+/// time.
 fn is_full(published: &Published) -> bool {
     let waiting = published.waiting.as_ref();
     waiting.is_some_and(|what| what.contains("maximum bytes"))
@@ -151,7 +153,8 @@ fn a_second_publisher_is_refused_and_one_that_was_away_is_fenced() {
     thread::scope(|scope| {
         let _stop = OnDrop(&stop);
         let work = Working::publishing(scope, first, &seen, &stop);
-        // One that is not heard in a second is gone: then the next one asks again.
+        // A publisher that does not answer within a second counts as gone. The next one then asks
+        // again.
         let mut refused = None;
         wait_until("it is refused", || {
             refused = publish(&mut publisher(log.path(), &url, single()), 21).err();
@@ -163,7 +166,7 @@ fn a_second_publisher_is_refused_and_one_that_was_away_is_fenced() {
         stop.stop();
         work.done();
     });
-    // One that is stopped does not answer, and does not know that it has a successor.
+    // A stopped publisher does not answer, and does not know that it has a successor.
     let mut away = publisher(log.path(), &url, single());
     publish(&mut away, 21).unwrap();
     let mut second = publisher(log.path(), &url, single());
@@ -342,7 +345,7 @@ fn what_was_purged_is_published_again_or_missed() {
         write(log.path(), files(100 + round, 1));
         publish(&mut source, 25 + round * 4).unwrap();
     }
-    // Of four messages the first two are gone.
+    // The first two of four messages are purged.
     purge(&url, "APP", &serde_json::json!({ "seq": 3 }));
     for (copy, due) in [(&folder(), 1), (&copy, 22)] {
         let error = receive(&mut receiver(copy.path(), &url), 33);
@@ -431,14 +434,14 @@ fn another_history_is_noticed_at_both_ends() {
     let before = copy_of(log.path());
     write(log.path(), files(100, 1));
     publish(&mut publisher(log.path(), &url, single()), 25).unwrap();
-    // As if a loss of power had taken the last records, and others came.
+    // As if a power failure had lost the last records, and others were written.
     write(before.path(), files(200, 2));
     let error = publish(&mut publisher(before.path(), &url, single()), 29);
     assert!(
         matches!(error, Err(Error::Diverged { number: 22, .. })),
         "{error:?}"
     );
-    // Both notice it in a record that came in parts as well, of which the last one is the same.
+    // Both detect it in a record that comes in parts, too, whose last part is the same.
     let large = || data(10, 0, &vec![7; 700 << 10]);
     let log = log_of(5);
     let other = copy_of(log.path());

@@ -1,4 +1,4 @@
-//! Servers that take no connection: for now, or whoever asks.
+//! Servers that accept no connection, temporarily or in general.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -14,18 +14,18 @@ use crate::nats_peers::{STEP, options, single, write};
 const PLAIN: &str = r#"{"headers":true,"max_payload":1048576}"#;
 const TLS_INFO: &str = r#"{"headers":true,"max_payload":1048576,"tls_required":true}"#;
 
-/// Where something says this of itself, and answers so whatever it is told first.
+/// Starts a server that sends this information, and this answer to any request.
 fn answering(info: &'static str, answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("nats://{}/APP", listener.local_addr().unwrap());
     thread::spawn(move || {
         for client in listener.incoming() {
             let mut client = client.unwrap();
-            // Who has gone meanwhile has had its answer.
+            // A client that is gone has received its answer.
             let _ = client.write_all(format!("INFO {info}\r\n").as_bytes());
             let _ = client.read_exact(&mut [0]);
             let _ = client.write_all(format!("-ERR '{answer}'\r\n").as_bytes());
-            // Closed with something unread, it would take the answer back.
+            // Closing with unread bytes would reset the connection and discard the answer.
             let _ = client.read_to_end(&mut Vec::new());
         }
     });

@@ -53,7 +53,7 @@ fn leader(cluster: &Cluster, stream: &str) -> usize {
     found.unwrap()
 }
 
-/// Waits until each server has all of the stream.
+/// Waits until each server has the whole stream.
 ///
 /// Three servers survive the loss of one. If the next one dies while the first still catches up, two are lost, and the
 /// stream may stay without a leader.
@@ -155,7 +155,7 @@ fn a_server_that_hangs_is_left_for_another() {
     let (log, copy) = (folder(), folder());
     write(log.path(), [start()]);
     write(log.path(), entries(1, 100));
-    // While the servers agree on who leads, each of them may be tried.
+    // While the servers elect a leader, each of them may be tried.
     let mut first = publisher(log.path(), &url, Settings::default());
     publish(&mut first, 101).unwrap();
     drop(first);

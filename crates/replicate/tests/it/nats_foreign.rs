@@ -1,4 +1,4 @@
-//! Whoever may publish to a stream's subject can store anything there: it ends nobody, and is never obeyed.
+//! Foreign messages on a stream's subject neither stop a publisher or receiver nor control it.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -22,13 +22,13 @@ use crate::nats_peers::{
 
 const SUBJECT: &str = "lowroad.log.APP";
 
-/// A log that is published, a copy of it, and somebody else.
+/// A published log, a copy of it, and another client.
 struct Bed {
     server: Server,
     folder: TempDir,
     key: Option<Key>,
     written: u64,
-    /// Hears what is published to any subject that nobody else has.
+    /// Subscribes to every subject.
     other: Client,
 }
 
@@ -68,7 +68,7 @@ impl Bed {
         Receiver::new(sink, options(&self.server.url("APP"), self.key.clone()))
     }
 
-    /// The records, and another epoch behind them.
+    /// Appends the records and another epoch.
     fn write(&mut self, records: impl IntoIterator<Item = Entry>) {
         self.written += 1;
         let all = records.into_iter().chain([epoch(self.written)]);
@@ -85,7 +85,7 @@ impl Bed {
         ]);
     }
 
-    /// Stores a message with these bytes for its header, or without one.
+    /// Stores a message with these header bytes, or without a header.
     fn store(&mut self, header: &str, body: &[u8]) {
         let mut stream = TcpStream::connect(self.server.address()).unwrap();
         let connect = "CONNECT {\"verbose\":false,\"headers\":true}\r\n";
@@ -126,7 +126,7 @@ impl Bed {
     }
 }
 
-/// A message as a server's own, which asks for an answer to a subject.
+/// A message like a server's own, which requests an answer to a subject.
 fn status(subject: &str) -> String {
     format!("NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: {subject}\r\n\r\n")
 }
@@ -153,7 +153,7 @@ fn a_stored_message_that_looks_like_the_servers_is_not_obeyed() {
             bed.publish(&mut source);
             assert_eq!(bed.receive(&mut edge), count);
         }
-        // Whoever begins afterwards meets all of them.
+        // Receivers that start afterwards meet all of the messages.
         let mut source = bed.publisher();
         bed.write_file();
         bed.publish(&mut source);
@@ -175,7 +175,7 @@ fn messages_of_others_before_behind_and_among_those_of_the_log_are_passed_over()
     let Some(mut bed) = Bed::start(false) else {
         return;
     };
-    // Not text, and more than a log's messages have.
+    // Invalid text, and more bytes than the messages of a log have.
     let bodies = [b"good day".to_vec(), vec![0xff; 900_000], Vec::new()];
     let header = "NATS/1.0\r\nA: \u{7f}\r\n\r\n";
     let mut source = bed.publisher();
@@ -225,7 +225,7 @@ fn a_message_of_another_log_in_a_stream_is_skipped() {
     assert_eq!(bed.publish(&mut source), 1);
     drop(edge);
     assert_eq!(bed.receive(&mut bed.receiver()), 1);
-    // A stream that begins with another log is another's.
+    // A stream that begins with another log belongs to another publisher.
     let options = options(&forger.server.url("APP"), None);
     let mut source = Publisher::new(&bed.log(), options, single()).unwrap();
     let error = publish(&mut source, u64::MAX).unwrap_err();
@@ -290,7 +290,7 @@ fn a_stream_that_the_servers_have_lost_is_made_and_published_again() {
     bed.receive(&mut bed.receiver());
 }
 
-/// The servers' configuration in the documentation: exactly these permissions.
+/// The server configuration in the documentation has exactly these permissions.
 #[test]
 fn the_permissions_that_the_documentation_names_are_enough() {
     const DOCUMENT: &str = include_str!("../../../../docs/src/replicate-nats.md");
@@ -311,7 +311,7 @@ fn the_permissions_that_the_documentation_names_are_enough() {
     publish(&mut source, 2).unwrap();
     let mut edge = Receiver::new(Sink::open(&copy).unwrap(), login("receiver", "APP"));
     receive(&mut edge, 2).unwrap();
-    // Flow control, a search from the middle, a consumer that is deleted, a second publisher.
+    // Flow control, a search from the middle, a deleted consumer, a second publisher.
     for inode in 10..40 {
         let bytes = vec![7; 100_000];
         let file = [
@@ -341,7 +341,7 @@ fn the_permissions_that_the_documentation_names_are_enough() {
         publish(&mut second, u64::MAX).unwrap_err()
     });
     assert!(matches!(taken, Error::Taken { .. }), "{taken}");
-    // And they permit nothing else.
+    // Anything else is not permitted.
     for (user, subject) in [
         ("receiver", "$JS.API.STREAM.DELETE.APP"),
         ("receiver", "$JS.API.STREAM.INFO.OTHER"),

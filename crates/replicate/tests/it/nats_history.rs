@@ -1,4 +1,4 @@
-//! A stream that has another history than a copy or the log: who meets it is told so, however far each of them is.
+//! A stream with another history than a copy or the log leads to an error, at any position.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn files(from: u64, count: u64) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// 21 records that all histories have.
+/// 21 records that all histories share.
 fn log_of_five() -> tempfile::TempDir {
     let log = folder();
     write(log.path(), [start()]);
@@ -44,7 +44,7 @@ fn copy_of(log: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// Puts a copy of another log into a log's folder.
+/// Replaces a log by a copy of another.
 fn replace(log: &Path, by: &Path) {
     for entry in std::fs::read_dir(log).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
@@ -55,7 +55,7 @@ fn replace(log: &Path, by: &Path) {
     }
 }
 
-/// With other records from this one on, written at other times.
+/// A log with other records from this one on, written at other times.
 fn another(log: &Path, from: u64, more: u64) -> tempfile::TempDir {
     let other = copy_of(log);
     for inode in from..from + more {
@@ -80,7 +80,7 @@ fn fold(log: &Path, epoch: u64) {
     log::compact(log, epoch).unwrap();
 }
 
-/// Has the stream store a message as its publisher would.
+/// Stores a message as the publisher would.
 fn store(client: &mut nats::Client, headers: &[(&str, &str)], body: &[u8]) {
     let reply = client.inbox("stored");
     client.publish("lowroad.log.APP", &reply, headers, body);
@@ -111,13 +111,13 @@ fn a_copy_that_is_ahead_of_another_history_is_told_so() {
     publish_all(log.path(), &url);
     receive(&mut there, 33).unwrap();
     receive(&mut receiver(away.path(), &url), 33).unwrap();
-    // As if a loss of power had taken the last twelve records, and eight others came.
+    // As if a power failure had lost the last twelve records, and eight others were written.
     let other = another(before.path(), 200, 2);
     purge(&url);
     publish_all(other.path(), &url);
     diverges(&mut there);
     diverges(&mut receiver(away.path(), &url));
-    // What it has ends with a record that comes in parts.
+    // The contents end with a record that comes in parts.
     let other = copy_of(before.path());
     write(other.path(), [epoch(199)]);
     write(other.path(), [data(10, 0, &vec![7; 2 << 20])]);
@@ -207,7 +207,7 @@ fn a_copy_is_replaced_each_time_that_its_source_loses_power() {
     };
     for (from, count) in [(100, 3), (200, 2), (300, 1)] {
         let log = another(before.path(), from, count);
-        // Otherwise the times of fewer records would be the same.
+        // Otherwise fewer records would have the same times.
         write(log.path(), files(from + 50, from / 100));
         purge_if_there(&url);
         publish_all(log.path(), &url);
@@ -235,7 +235,7 @@ fn a_publisher_compares_what_is_left_of_its_log_with_the_end_of_the_stream() {
         write(other.path(), files(200, count));
         other
     });
-    // They lack what the stream has, or have its last record at another time.
+    // They lack records of the stream, or their last record has another time.
     write(exact.path(), files(200, 1).take(3));
     write(exact.path(), [epoch(200)]);
     for other in [&folded, &ended, &exact] {
@@ -257,7 +257,7 @@ fn a_publisher_compares_what_is_left_of_its_log_with_the_end_of_the_stream() {
             "{stream}: {error:?}"
         );
     }
-    // The same history goes on, whatever was folded.
+    // The same history continues, whatever was folded.
     let (url, copy) = (server.url("SAME"), folder());
     publish_all(before.path(), &url);
     publish_all(log.path(), &url);
@@ -286,7 +286,7 @@ fn a_publisher_that_reads_its_log_again_compares_it() {
     wait_until("the server is missed", || {
         source.step(STEP).unwrap().waiting.is_some()
     });
-    // As if both were taken back to an earlier day, and the log went on otherwise since.
+    // As if both were restored to an earlier state, and the log then continued differently.
     replace(log.path(), another(begun.path(), 10, 6).path());
     server.revive();
     let mut client = nats::Client::connect(&options(&url, None).connect).unwrap();
@@ -300,7 +300,7 @@ fn a_publisher_that_reads_its_log_again_compares_it() {
         .unwrap();
     let run = first.header("Lowroad-Publisher").unwrap();
     store(&mut client, &[("Lowroad-Publisher", run)], &first.body);
-    // It is at 25, and knows of nothing yet.
+    // The publisher is at record 25, and has not noticed anything.
     let error = publish(&mut source, 26);
     assert!(
         matches!(error, Err(Error::Diverged { number: 6, .. })),
@@ -317,7 +317,7 @@ fn a_message_that_was_cut_shorter_and_comes_late_leaves_no_hole() {
     let (log, copy) = (log_of_five(), folder());
     let mut source = publisher(log.path(), &url, single());
     publish(&mut source, 21).unwrap();
-    // Where another publisher sends it, the next message ends with record 25.
+    // Another publisher sends a next message that ends with record 25.
     let elsewhere = server.url("ELSEWHERE");
     publish_all(log.path(), &elsewhere);
     write(log.path(), files(100, 1));

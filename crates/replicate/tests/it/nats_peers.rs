@@ -41,7 +41,8 @@ pub(crate) fn write(folder: &Path, entries: impl IntoIterator<Item = Entry>) {
     writer.sync().unwrap();
 }
 
-/// A program that another test starts at this moment has the lock as well, until it runs.
+/// Opens a log. A program that another test starts at this moment also holds the lock until it has
+/// called `exec`.
 fn open(folder: &Path, options: LogOptions) -> Writer {
     let mut opened = None;
     wait_until("the log is free", || {
@@ -122,7 +123,7 @@ pub(crate) struct Working<'scope> {
     handle: ScopedJoinHandle<'scope, Published>,
 }
 
-/// What tells threads to stop, also when the test fails.
+/// Tells threads to stop, also when the test fails.
 #[derive(Default)]
 pub(crate) struct Stop(AtomicBool);
 

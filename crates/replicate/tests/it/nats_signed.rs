@@ -65,7 +65,7 @@ impl Broker {
         Ok(records(copy.path()).len())
     }
 
-    /// What a new receiver says when it has passed over so many messages.
+    /// The error of a new receiver when it has skipped this many messages.
     fn passed_over(&self, stream: &str, key: Option<Key>, count: u64) -> Received {
         let copy = tempfile::tempdir().unwrap();
         let sink = Sink::open(copy.path()).unwrap();
@@ -149,7 +149,7 @@ fn what_was_not_signed_with_the_key_is_refused() {
     let text = seen.foreign.last.unwrap();
     assert!(text.contains("message 1 is no part of a log"), "{text}");
 
-    // Who publishes without the key cannot go on with the stream either.
+    // A publisher without the key cannot continue the stream either.
     let error = publish(
         &mut Publisher::new(log.path(), options(&url, None), single()).unwrap(),
         13,

@@ -1,5 +1,5 @@
-//! A tree on an overlay: files of the lower directory are copied up while it is followed, and the records say
-//! the merged tree, whatever the overlay is made of.
+//! A tree on an overlay: files of the lower directory are copied up while it is followed, and the
+//! records describe the merged tree, whatever the overlay consists of.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::bed::file_system::{Bed, Format, within};
 use crate::bed::workload::Workload;
 use crate::follow::{Ends, Following, shell};
 
-/// Those that change what becomes of a file that is copied up, or of its number.
+/// Mount options that change what happens to a file that is copied up, or its inode number.
 const OPTIONS: &[&str] = &[
     "",
     ",metacopy=on,redirect_dir=on",
@@ -326,7 +326,8 @@ fn what_programs_store_through_an_overlay_is_in_its_upper_directory() {
     });
 }
 
-/// All that an overlay takes away are names of one file, of which only the newest is told.
+/// All whiteouts that an overlay creates are names of one file, of which only the newest is
+/// reported.
 #[test]
 fn what_several_take_away_of_an_overlay_at_once_is_said() {
     const FILES: usize = 1500;
@@ -360,7 +361,8 @@ fn what_several_take_away_of_an_overlay_at_once_is_said() {
     });
 }
 
-/// Where another thread changes what the program has mapped, the kernel does not say what is at an address.
+/// If another thread changes the program's mappings, the kernel does not report what is at an
+/// address.
 #[test]
 fn what_a_program_with_threads_stores_through_an_overlay_is_said() {
     within(|bed| {
@@ -379,7 +381,7 @@ fn what_a_program_with_threads_stores_through_an_overlay_is_said() {
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    // Too much for what is kept of memory that is given back.
+                    // More than the allocator keeps of freed memory.
                     while !done.load(Ordering::Relaxed) {
                         drop(std::hint::black_box(vec![1_u8; 64 << 20]));
                     }

@@ -1,4 +1,4 @@
-//! What becomes of a tree as a whole: what is mounted within it, and whether it is still where it was.
+//! Changes of a tree as a whole: mounts within it, and whether it is still at its path.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::path::Path;
@@ -54,7 +54,7 @@ fn what_a_mount_hides_for_a_while_that_nobody_sees_is_there_again() {
                 "head -c 1048576 /dev/urandom >large; mkdir -p sub/d; echo x >sub/d/f; echo y >sub/file",
             );
             let mut following = Following::start(&tree, Options::default());
-            // While it reads: what is mounted then, and is no more, was no time.
+            // During the read, a mount that comes and goes has no effect.
             let (mut hidden, mut shown) = (false, false);
             for _ in 0..1000 {
                 let Following {
@@ -103,7 +103,7 @@ fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
             &tree,
             "mkdir d; chattr +F d; echo 1 >d/Name; echo 2 >d/Other",
         );
-        // The kernel has the names that programs ask for.
+        // The kernel has cached the names that programs use.
         let again =
             "umount tree; mount -o loop tree.image tree; stat tree/tree/d/NAME tree/tree/d/OTHER";
         shell(bed.scratch(), again);
@@ -111,7 +111,7 @@ fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
         following.check(&tree);
         shell(&tree, "echo more >>d/name");
         following.check(&tree);
-        // That it was read for this has been told, too.
+        // The read itself has been reported as well.
         following.catch_up();
         shell(&tree, "echo 3 >file; mv file d/NAME");
         following.check(&tree);
@@ -120,7 +120,7 @@ fn a_name_is_as_the_disk_has_it_where_case_is_ignored() {
         shell(&tree, "echo 5 >d/Two; ln d/Two two");
         following.check(&tree);
         following.catch_up();
-        // Else the kernel would know the name that stays.
+        // Otherwise the kernel would have the remaining name in its cache.
         shell(&tree, "sync; echo 2 >/proc/sys/vm/drop_caches; rm d/TWO");
         following.check(&tree);
     });

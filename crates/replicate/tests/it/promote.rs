@@ -1,4 +1,4 @@
-//! Another tree goes on with a log: what readers, replicas and copies make of that, without a capture.
+//! Promotions as seen by readers, replicas and copies, without a capture.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn term(number: u64, epoch: u64, epoch_ns: u64) -> Entry {
     })
 }
 
-/// With every number a thousand higher, in two records.
+/// Raises every inode number by a thousand, in two records.
 fn renumber(inodes: &[u64]) -> Vec<Entry> {
     let pairs: Vec<(File, File)> = [ROOT.inode]
         .iter()
@@ -71,13 +71,13 @@ fn promoted(writer: &mut Writer, number: u64) {
     append(writer, &[term(number, writer.epoch(), last.at_ns)]);
 }
 
-/// What the promoted tree does.
+/// The changes of the promoted tree.
 fn later() -> Vec<Entry> {
     vec![
         data(1012, 3, b"changed"),
         unlink(1002, "three"),
         gone(1013),
-        // A number that a file had before.
+        // An inode number that another file had before.
         new(10, Kind::Regular),
         link(1002, "new", 10),
         data(10, 0, b"new"),
@@ -128,7 +128,7 @@ fn replicas_cross_a_promotion() {
     append(&mut writer, &later());
     let applied = follows.apply(None).unwrap().unwrap();
     assert_eq!(applied.epoch, 2);
-    // Neither of the files that did not change was made again.
+    // Neither of the unchanged files was written again.
     assert!(applied.bytes < 9100, "{applied:?}");
     follows.end().unwrap();
     for replica in ["early", "late", "follows"] {
@@ -137,7 +137,7 @@ fn replicas_cross_a_promotion() {
         assert_eq!(content(&tree), wanted(), "{replica}");
         assert!(!tree.join("three").exists());
     }
-    // A step that goes over a promotion ends before it, and another one follows.
+    // A step across a promotion ends before it, and another one follows.
     append(
         &mut writer,
         &[data(10, 3, b"er"), mode(10, 0o600), epoch(3)],
@@ -275,7 +275,7 @@ fn rewinding_removes_what_follows() {
     for number in 2..60 {
         append(&mut writer, &[data(12, number, &[1; 3000]), epoch(number)]);
     }
-    // It follows the log to its end, and cannot go on.
+    // It follows the log to its end, and cannot continue.
     let mut reader = Reader::open(&log_at).unwrap();
     while reader.read().unwrap().is_some() {}
     let mut last = writer.number();
@@ -448,7 +448,7 @@ fn resync_makes_only_what_differs() {
     assert_eq!((applied.epoch, applied.bytes), (2, 0));
     replica.end().unwrap();
     check(&at("log"), &at("source"), Options::default());
-    // One that is cut off is no replica.
+    // A replica whose creation was interrupted is not valid.
     for calls in 0..12 {
         fs::write(at("source").join("tree/one"), "two").unwrap();
         let cut = Options {
@@ -461,7 +461,7 @@ fn resync_makes_only_what_differs() {
         }
         let opened = Replica::open(&at("log"), &at("source"), Options::default());
         let made = opened.and_then(|mut replica| replica.apply(None));
-        // Either nothing was begun, and the change is found, or all of it is made again.
+        // Either nothing was begun and the change is found, or everything is written again.
         if made.is_ok() {
             let all = differ(&at("log"), 2, &at("source").join("tree"));
             assert!(all.is_empty(), "{calls}: {all:#?}");

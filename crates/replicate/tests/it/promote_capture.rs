@@ -1,5 +1,5 @@
-//! A source is killed while a program writes, and a replica is promoted: what was acknowledged is there, the log goes
-//! on with the promoted tree, and the source comes back as a replica.
+//! A source is killed while a program writes, and a replica is promoted. Acknowledged data is
+//! there, the log continues with the promoted tree, and the former source comes back as a replica.
 #![allow(clippy::print_stdout, reason = "how the source and the test speak")]
 
 use std::env;
@@ -33,7 +33,7 @@ const TREE: &str = "PROMOTE_TREE";
 const LOG: &str = "PROMOTE_LOG";
 const LIMIT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(5);
-/// So many bytes are not to be copied again.
+/// This many bytes must not be copied again.
 const LARGE: usize = 3_000_000;
 
 fn settings(tree: &Path, log: &Path, fresh: bool) -> Settings {
@@ -53,7 +53,7 @@ fn settings(tree: &Path, log: &Path, fresh: bool) -> Settings {
     }
 }
 
-/// No test of its own: the program that the others start and kill.
+/// Not a test: the program that the others start and kill.
 #[test]
 fn a_source() {
     let (Some(tree), Some(log)) = (env::var_os(TREE), env::var_os(LOG)) else {
@@ -72,7 +72,7 @@ fn a_source() {
     }
 }
 
-/// A source that runs.
+/// A running source.
 struct Running {
     process: Child,
     lines: BufReader<ChildStdout>,
@@ -118,7 +118,7 @@ fn fill(tree: &Path) {
     fs::write(tree.join("count"), 0_u64.to_le_bytes()).unwrap();
 }
 
-/// Writes ever higher numbers, and syncs each, until it is told to end.
+/// Writes increasing numbers and syncs each, until it is told to end.
 fn count(tree: &Path, ends: &AtomicBool) {
     let file = File::options()
         .write(true)
@@ -137,7 +137,7 @@ fn count_of(tree: &Path) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// What each epoch of a log says of the number that is counted.
+/// The number of the counter in each epoch of a log.
 struct EpochTotals {
     reader: Reader,
     now: u64,
@@ -217,7 +217,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Until the log has what the tree counts now.
+/// Waits until the log has the current number of the tree.
 fn caught_up(log: &Path, tree: &Path) {
     let mut counted = EpochTotals {
         reader: Reader::open(log).unwrap(),
@@ -279,7 +279,7 @@ fn a_local_replica_is_promoted_without_losing_what_it_had() {
         let opened = Replica::open(&log, &replica, Options::default());
         assert!(matches!(opened.unwrap_err(), apply::Error::Promoted(_)));
         assert_eq!(data_of(&log), before);
-        // The application goes on with the promoted tree, and so does the log.
+        // The application continues with the promoted tree, and so does the log.
         let source = Running::start(&now, &log);
         fs::write(now.join("new"), "new").unwrap();
         fs::rename(now.join("folder/small"), now.join("renamed")).unwrap();
@@ -330,7 +330,7 @@ fn a_copy_over_tcp_is_promoted_without_losing_what_it_acknowledged() {
             let mut receiving = settings.start().unwrap();
             let since = Instant::now();
             let mut epoch = 0;
-            // The source tells how far it is once a second.
+            // The source reports the head of its log once a second.
             let upstream = || fs::read_to_string(copy.join("upstream"));
             let is_heard = || upstream().is_ok_and(|text| !text.contains("\"epoch\":null"));
             while since.elapsed() < Duration::from_millis(500) || epoch == 0 || !is_heard() {

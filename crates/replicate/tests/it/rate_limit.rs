@@ -1,5 +1,5 @@
-//! A tree is read as fast as is asked for, and what its programs do meanwhile is neither lost nor kept in memory
-//! without end.
+//! A tree is read at the requested rate. Changes that programs make meanwhile are neither lost nor
+//! held in memory without limit.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -53,7 +53,7 @@ fn a_tree_is_read_no_faster_than_asked_while_its_programs_go_on() {
     });
 }
 
-/// What was dropped is read back at the same rate.
+/// Ranges of dropped events are read back at the same rate.
 #[test]
 fn what_found_no_room_is_read_no_faster_either() {
     on_ext4(|tree| {
@@ -72,7 +72,7 @@ fn what_found_no_room_is_read_no_faster_either() {
         let progress = following.check(tree);
         let read = progress.read_back - before.read_back;
         assert!(progress.dropped > 0 && read > 0, "{progress:?}");
-        // The last of them may have been said before its time is over.
+        // The last bytes may have been recorded before their time was over.
         let least = Duration::from_micros(read.saturating_sub(50_000));
         assert!(
             begun.elapsed() >= least,
@@ -161,7 +161,7 @@ fn a_directory_of_empty_files_can_be_broken_off_too() {
     });
 }
 
-/// Writes to a file each time that it is asked whether to go on.
+/// Writes to a file each time it is asked whether to continue.
 struct Writing {
     mirror: Mirror,
     file: File,

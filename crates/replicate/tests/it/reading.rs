@@ -1,4 +1,4 @@
-//! What is read of a file, and how often.
+//! Which parts of a file are read, and how many times.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::fs::File;
@@ -58,7 +58,7 @@ fn of_a_file_that_is_stored_to_without_pause_the_rest_is_read_once() {
                         }
                     }
                 });
-                // An event that has its number and is not there yet holds up all reading.
+                // An event whose number is taken but that has not arrived holds up all reading.
                 let deadline = Instant::now() + Duration::from_secs(60);
                 let all = before + (PAGES * PAGE) as u64;
                 while following.poll().read_back < all && Instant::now() < deadline {}

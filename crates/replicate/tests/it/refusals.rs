@@ -1,4 +1,4 @@
-//! Trees that are refused, because nobody would tell all that happens to them.
+//! Trees that are refused because their changes would not be reported.
 
 use std::path::Path;
 
@@ -27,7 +27,8 @@ fn a_file_system_that_does_not_tell_of_all_times() {
     });
 }
 
-/// Mounts a directory at another, so that files of the owners 0 to 9 are those of 1000 to 1009.
+/// Mounts a directory at another place with mapped owners: files of the owners 0 to 9 appear as
+/// 1000 to 1009.
 const MAPS: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

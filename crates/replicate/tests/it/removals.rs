@@ -1,5 +1,5 @@
-//! Changes that leave hardly a trace: by an address instead of a descriptor, by a call that fails half way, of a file of
-//! which the kernel knows no name.
+//! Changes that leave few traces: by an address instead of a descriptor, by a call that fails half
+//! way, or of a file without a name in the kernel's cache.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::fs::File;
@@ -15,7 +15,7 @@ use sys::require::{Class, skip};
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Following, shell};
 
-/// On each of these file systems: the script, once what was prepared is in the log.
+/// Runs the script on each of these file systems, once the prepared files are in the log.
 fn followed(formats: &[Format], prepared: &str, script: &str) {
     followed_by(formats, prepared, &|tree| run(tree, script));
 }
@@ -80,7 +80,7 @@ fn pages_that_a_ring_takes_away_where_they_are_mapped() {
         followed_by(&ALL, "head -c 16M /dev/urandom >f", &|tree| {
             let file = File::options().read(true).write(true).open(tree.join("f"));
             let map = FileMapping::new(file.unwrap(), 16 << 20, 0).unwrap();
-            // Who follows it has read the file by then.
+            // The capture has read the file by then.
             thread::sleep(Duration::from_secs(1));
             if store {
                 map.store(0, &[1]);
@@ -109,7 +109,7 @@ fn what_a_call_has_done_that_failed_in_the_end() {
 
 #[test]
 fn a_file_that_is_moved_and_of_which_no_name_is_found() {
-    // Names that are gone, and kept because they are open, come before the one that is left.
+    // Names that were removed and stay cached because they are open come before the remaining one.
     let script = "python import os
 held = []
 for number in range(9):

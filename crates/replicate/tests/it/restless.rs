@@ -1,4 +1,5 @@
-//! Programs that never rest: epochs come all the same, others' changes are in them, and each file is as it once was.
+//! With programs that never rest, epochs still end and contain the changes of others, and each file
+//! is in a state that it had.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,8 @@ use replicate::tree::Tree;
 use crate::bed::file_system::{Format, within};
 use crate::follow::{Ends, Mirror, shell};
 
-/// How long a program goes on. An epoch is overdue after half a second; a machine that others use may take much longer.
+/// How long a program runs. An epoch is overdue after half a second, and may take much longer on a
+/// shared machine.
 const TIME: Duration = Duration::from_secs(6);
 const MIN_EPOCHS: usize = 4;
 const PAGE: usize = 4096;
@@ -25,7 +27,7 @@ const PAGE: usize = 4096;
 /// The contents of an epoch's files by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What the records say, and what each epoch has.
+/// The recorded state, and the state of each epoch.
 #[derive(Default)]
 struct Epochs {
     mirror: Mirror,
@@ -100,7 +102,8 @@ impl Epochs {
     }
 }
 
-/// Follows the tree while `writer` goes on and a second program writes a file a few times, and then until all rests.
+/// Follows the tree while `writer` runs and a second program writes a file a few times, and then
+/// until everything is quiet.
 fn follow(tree: &Path, options: Options, writer: impl Fn(&AtomicBool) + Send + Sync) -> Epochs {
     shell(tree, "echo 0 >other");
     let mut capture = Capture::start(tree, options).unwrap();
@@ -383,7 +386,7 @@ while time.monotonic() < end:
 fn a_file_that_is_stored_to_through_memory_all_the_time_is_stale_and_named() {
     on_each(|format, tree| {
         if matches!(format, Format::Tmpfs) {
-            // Nothing tells of its stores: what is found is read when it is looked for.
+            // Its stores are not reported. They are found by reading the mapped files.
             return;
         }
         shell(tree, "head -c 262144 /dev/zero >stored");

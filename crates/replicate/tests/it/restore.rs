@@ -1,4 +1,4 @@
-//! A log is made of a tree while a program changes it, and the tree of its last epoch is made of the log.
+//! A tree is captured while a program changes it, and the last epoch of the log is restored.
 
 use replicate::log;
 use replicate::restore::{self, Error, restore};
@@ -74,7 +74,7 @@ fn what_is_dangerous_is_left_out_unless_asked_for() {
         let whole = disk.join("whole");
         restore(&log, None, &whole, AS_ROOT).unwrap();
         assert_eq!(differences(&tree, &whole), []);
-        // What is there is never written over.
+        // Existing files are never overwritten.
         let again = restore(&log, None, &whole, AS_ROOT);
         assert!(matches!(again, Err(Error::Occupied(_))), "{again:?}");
         let none = restore(&log, Some(99), &disk.join("none"), AS_ROOT);

@@ -1,4 +1,4 @@
-//! A log is copied as it is, from wherever the copy is, and signatures are the key's alone.
+//! A log is copied exactly, from any position, and only the right key makes a valid signature.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -238,7 +238,7 @@ fn a_source_outlives_the_writer_that_was_killed_while_it_wrote() {
     let record = source.read().unwrap().unwrap();
     assert_eq!((record.number, record.entry), (3, data(11, 0, &[2; 700])));
     assert_eq!(source.read().unwrap().unwrap().number, 4);
-    // What is damaged stays so.
+    // Damage stays an error.
     file.write_all_at(&[9; 600], whole + 20).unwrap();
     let mut source = Source::open(folder.path(), 2).unwrap();
     assert!(matches!(source.read(), Err(Error::Damaged { .. })));
@@ -267,7 +267,8 @@ fn a_source_goes_on_with_no_other_record_than_the_one_it_has_read_last() {
     for number in 1..=4 {
         assert_eq!(source.read().unwrap().unwrap().number, number);
     }
-    // The disk has lost the last two, and others have come in their place, of other lengths.
+    // The disk has lost the last two records, and others of other lengths were written in their
+    // place.
     append(
         other.path(),
         7,
@@ -298,7 +299,7 @@ fn a_copy_without_a_record_begins_where_its_source_does_by_now() {
         assert!(sink.receive(&record).unwrap());
     }
     sink.sync().unwrap();
-    // One that has a record goes on.
+    // A copy with a record continues.
     sink.begin(&begun.unwrap()).unwrap();
     drop(sink);
     assert_eq!(read(to.path()), read(from.path()));
@@ -341,7 +342,7 @@ fn who_watches_a_log_is_woken_by_each_write() {
         });
         let mut seen = 0;
         while seen < all.len() {
-            // Longer than the test may take: only a wake-up goes on.
+            // Longer than the test may take, so only a wake-up lets it continue.
             watch.wait(Duration::from_secs(3600)).unwrap();
             while source.read().unwrap().is_some() {
                 seen += 1;

@@ -1,4 +1,4 @@
-//! A source that loses its power: what its replicas have then.
+//! The state of the replicas after a power failure of the source.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Messages from anybody, on ten fixed seeds: what was said is heard, and nonsense is an error.
+//! Untrusted messages, with ten fixed seeds: valid ones are decoded, and malformed ones are errors.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -83,7 +83,7 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
-/// What is heard of these bytes if they come in pieces of these sizes.
+/// The messages decoded from these bytes if they arrive in pieces of these sizes.
 fn hear(bytes: &[u8], pieces: &[usize], largest: usize) -> (Vec<Message>, Option<InvalidMessage>) {
     let mut inbox = Inbox::new(largest);
     let (mut heard, mut rest, mut index) = (Vec::new(), bytes, 0);

@@ -1,4 +1,4 @@
-//! Who is refused over TCP, and what nonsense does to either end: nothing.
+//! Connections that are refused over TCP. Malformed data affects neither end.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,5 @@
-//! Replicas over TCP: each has the log as it is, whatever happens on the way, and nobody else has it.
+//! Replicas over TCP each get the exact log, whatever happens on the way, and no other client gets
+//! it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -127,7 +128,7 @@ fn a_compacted_log_arrives_and_a_copy_behind_it_is_refused_or_replaced() {
     let mut fresh = bed.client(server.address(), 1, true);
     assert_eq!(follow(&mut fresh, last).replaced, 1);
     assert!(read(&bed.copy(1)) == source);
-    // Both go on with what is written behind the base.
+    // Both continue with the records after the base.
     write(&bed.log(), &[data(11, 0, b"later"), epoch(102)]);
     follow(&mut fresh, last + 2);
     follow(&mut late, last + 2);
@@ -144,7 +145,7 @@ fn another_log_or_another_history_is_refused() {
     let mut client = bed.client(server.address(), 1, false);
     follow(&mut client, 21);
     drop(client);
-    // The log loses its end, and goes on otherwise.
+    // The log loses its end, and continues with other records.
     let segment = bed.log().join(format!("{:020}.log", 1));
     let whole = fs::read(&segment).unwrap();
     let mut cut = whole.clone();

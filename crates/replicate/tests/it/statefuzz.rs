@@ -1,4 +1,4 @@
-//! Whatever a program does to a tree, at each barrier the records say the tree that is there.
+//! Whatever a program does to a tree, the records agree with the tree at each barrier.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::follow::Following;
 
 /// The seeds of every run of the tests.
 const USUAL: u64 = 10;
-/// On each file system of which most is read.
+/// On each file system where most data has to be read back.
 const SEEDS: u64 = 2;
 const USUAL_STEPS: u32 = 150;
 /// Of a complete one.
@@ -105,7 +105,7 @@ fn two_hundred_seeds_on_overlay_are_said() {
     }
 }
 
-/// Tries every seed, whatever the others showed.
+/// Tries every seed, even after one has failed.
 fn seeds(bed: &Bed, format: Format, seeds: u64, steps: u32) {
     let Some(tree) = bed.follow(format, "source") else {
         return;
@@ -140,7 +140,7 @@ fn one(tree: &Path, seed: u64, steps: u32) {
             following.check(tree);
         }
     }));
-    // What differed was said by then.
+    // The differences have been printed by then.
     if tried.is_err() {
         let last = said.len().saturating_sub(BARRIER as usize);
         panic!("seed {seed} after\n{}", said[last..].join("\n"));

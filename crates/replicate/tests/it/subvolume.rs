@@ -1,4 +1,4 @@
-//! A subvolume of btrfs below a tree is no part of it: neither for a capture nor for who compares the tree.
+//! A btrfs subvolume below a tree is not part of it, for a capture and for a comparison.
 
 use std::ops::ControlFlow;
 

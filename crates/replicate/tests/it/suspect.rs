@@ -1,4 +1,4 @@
-//! What somebody finds to be otherwise than it was said is read again, and the epoch after has it.
+//! Parts that are reported as suspect are read again, and the next epoch contains them.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ const ALL: Part = Part::Range {
     length: u64::MAX,
 };
 
-/// What the log says behind an epoch.
+/// The entries of the log after an epoch.
 fn since(log: &Path, epoch: u64) -> Vec<Entry> {
     let mut reader = Reader::open(log).unwrap();
     let (mut all, mut begun) = (Vec::new(), false);
@@ -70,7 +70,8 @@ fn what_is_suspected_is_read_and_settled() {
             let read: usize = said.iter().map(bytes).sum();
             assert_eq!(read, 100_000, "nothing of another file");
 
-            // Its parts are what it can have; of what is not there, only the directory is read.
+            // Only the parts that its kind can have are read. For a missing file, only the
+            // directory is read.
             let before = recording.epoch();
             for (path, parts) in [
                 ("deep", &[ALL, Part::Names][..]),

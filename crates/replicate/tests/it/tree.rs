@@ -1,4 +1,4 @@
-//! The tree follows any record that can follow, and none that cannot.
+//! The tree accepts every record that can follow, and no other.
 
 use proptest::prelude::*;
 use replicate::record::{Change, Entry, Kind, Part};
@@ -205,7 +205,7 @@ fn a_directory_that_is_adrift_and_empty_again_is_no_fault_at_an_epoch() {
 }
 
 proptest! {
-    /// Whatever directories are linked where: every walk up ends, and walks down find what walks up say.
+    /// However directories are linked, every walk up ends, and walks down agree with walks up.
     #[test]
     fn no_sequence_of_records_makes_a_graph(links in prop::collection::vec((2..10_u64, 0..4_u8, 2..10_u64, any::<bool>()), 0..80)) {
         let mut tree = folded([start()]);
@@ -251,7 +251,7 @@ fn an_epoch_may_have_an_earlier_state_of_files_that_it_names() {
     assert_eq!(tree.stale().collect::<Vec<_>>(), [file(12)]);
     let listed = vec![b"a/b/c".to_vec()];
     assert_eq!(Stale::of(&tree), Stale { files: 1, listed });
-    // It names those of the epoch before it alone.
+    // It names only the stale files of the epoch before.
     let settled = Change::Settled {
         file: file(12),
         part: Part::Attributes,

@@ -1,4 +1,5 @@
-//! Folders of logs and replicas that somebody else could change lead no privileged program elsewhere.
+//! Folders of logs and replicas that another user could change do not lead a privileged program
+//! elsewhere.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -17,7 +18,7 @@ use crate::histories;
 const OTHER: Option<u32> = Some(65534);
 const SECRET: &str = "root's file";
 
-/// A log of one file, a file that nobody may change, and where the replica goes.
+/// A log of one file, a file that must not change, and the place of the replica.
 struct Place {
     log: PathBuf,
     victim: PathBuf,
@@ -354,7 +355,7 @@ fn a_log_that_makes_a_symlink_first_does_not_write_through_it() {
         restore(&log, None, &restored, restore::Options::default()).unwrap();
         place.check_victim();
     }
-    // What is in a symlink is no tree at all.
+    // The contents behind a symbolic link are not a tree.
     let log = place.log.with_extension("other");
     let mut entries = steps[0].clone();
     entries.insert(5, new(13, Kind::Regular));

@@ -1,5 +1,5 @@
-//! A folder is compared with a log's tree: equal ones are equal, and each single difference is found,
-//! nothing else; equal trees have one hash wherever they lie.
+//! Comparing a folder with a log's tree finds each single difference and nothing else. Equal trees
+//! have the same hash in any place.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, Permissions};
@@ -23,7 +23,7 @@ use crate::naive;
 
 const LARGE: usize = 5 * BLOCK + 77;
 
-/// A log of a tree that has some of everything, and a folder that was made of it.
+/// A log of a tree with some of every kind, and a folder restored from it.
 struct Fixture {
     folder: TempDir,
 }
@@ -191,7 +191,7 @@ const SINGLES: &[Single] = &[
     }),
 ];
 
-/// Changes what is at the path, and leaves its time and those of all directories as they were.
+/// Changes the entry at the path, and keeps its time and those of all directories.
 fn change(folder: &Path, path: &str, what: What, with: fn(&Path)) {
     let at = if path.is_empty() {
         folder.to_owned()
@@ -423,8 +423,9 @@ fn named(what: What) -> trees::What {
     }
 }
 
-/// What both comparisons have to say: bytes beyond one of two sizes are not compared here, those of a
-/// file with several names once, and what is in what is missing goes with it.
+/// The differences that both comparisons report: bytes beyond the shorter of two sizes are not
+/// compared here, files with several names are compared once, and entries below a missing directory
+/// count with it.
 fn common_ground(all: BTreeSet<(PathBuf, trees::What)>) -> BTreeSet<(PathBuf, trees::What)> {
     let gone: BTreeSet<PathBuf> = all
         .iter()

@@ -1,5 +1,5 @@
-//! The tree of a log is made anew and compared: with the log, and with a folder, without the log in between.
-//! What was made never stays.
+//! The tree of a log is rebuilt and compared with the log, and with a folder without the log. The
+//! rebuilt tree is always removed.
 
 use std::fs::{self, Permissions};
 use std::ops::ControlFlow;
@@ -132,7 +132,7 @@ fn a_folder_is_compared_with_what_was_made_of_its_epoch() {
     assert_eq!((against.epoch, against.names), (1, 5));
     assert_eq!(against.hashes, rebuilt.log.hashes, "one hash of all three");
 
-    // The log is as it was made; the folder is of the epoch before.
+    // The log is complete, and the folder is of the epoch before.
     let rebuilt = made.verify(None, Some(&first)).unwrap();
     assert!(rebuilt.log.equal() && !rebuilt.equal(), "{rebuilt:?}");
     let expected = [
@@ -179,7 +179,7 @@ fn what_is_made_otherwise_than_the_log_says_is_found() {
     let made = Fixture::new();
     let place = made.place();
     let mut spoiled = false;
-    // As a file system would that does not keep what it was told.
+    // Like a file system that does not keep what was written to it.
     let mut spoil = |step, _: &Progress| {
         if step == Step::Log && !spoiled {
             spoiled = true;
@@ -219,7 +219,7 @@ fn a_damaged_log_is_an_error() {
 fn who_wants_no_more_gets_nothing_or_a_part() {
     let made = Fixture::new();
     let ended = made.watched(None, None, &mut |_, _| ControlFlow::Break(()));
-    // Where it was made before anybody could say so, the comparison ends.
+    // If the tree was complete before the watcher could end it, the comparison ends.
     match ended {
         Err(Error::Ended) => {}
         Ok(rebuilt) => assert!(rebuilt.log.partial, "{rebuilt:?}"),

@@ -1,5 +1,5 @@
-//! A tree is compared with its log piece by piece: each name once in a round, what is not equal again until it
-//! differs, or is equal, or is left.
+//! A tree is compared with its log piece by piece: each name once in a round, and unequal names
+//! again until the result is clear.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ const FILES: u64 = 7;
 /// The root, directories with files in each, and a large file.
 const NAMES: u64 = 1 + DIRECTORIES * (1 + FILES) + 1;
 
-/// A log, and the tree that it says.
+/// A log and its tree.
 struct Fixture {
     folder: TempDir,
     writer: Writer,
@@ -83,7 +83,7 @@ impl Fixture {
         self.folder.path().join("tree").join(below)
     }
 
-    /// The log goes on.
+    /// Appends an entry and an epoch to the log.
     fn say(&mut self, entry: Entry) {
         self.epoch += 1;
         self.writer.append(6, entry).unwrap();
@@ -122,7 +122,7 @@ impl Fixture {
         self.rolling.look_again(caught, &mut on).unwrap()
     }
 
-    /// Until nothing more is said of what was found.
+    /// Repeats until nothing more is reported.
     fn settle(&mut self) -> Vec<(String, Vec<What>)> {
         let mut found = Vec::new();
         for _ in 0..4 {
@@ -203,7 +203,7 @@ fn what_differs_and_rests_is_said_once_and_then_mended_or_left() {
             .map(|(path, what)| (path.as_str(), what.clone()))
             .collect();
         assert_eq!(found, expected);
-        // The next round finds what is known.
+        // The next round finds the known differences.
         followed.round(piece);
         assert_eq!(followed.settle(), []);
         let mut bytes = vec![0; BLOCK];

@@ -1,4 +1,5 @@
-//! Calls that wait for somebody, and those whose end is not seen as others' is, keep no epoch from ending.
+//! Waiting calls, and calls whose end is not seen in the usual way, do not keep an epoch from
+//! ending.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::fs::{self, File};
@@ -111,7 +112,7 @@ impl Drop for Ends {
     }
 }
 
-/// Reads a file, and waits in the kernel for who writes to it.
+/// Opens a FIFO for reading, and waits in the kernel for a writer.
 fn reader(tree: &Path, name: &str) -> Ends {
     let mut command = Command::new("cat");
     command.arg(name).current_dir(tree);
@@ -149,7 +150,7 @@ fn a_pipe_is_opened_by_a_link_to_it_and_nobody_writes() {
     });
 }
 
-/// A program for 32-bit processors that ends at once: its header, the one for what is loaded, and `exit(0)`.
+/// A 32-bit program that ends at once: its ELF header, a program header, and `exit(0)`.
 #[cfg(target_arch = "x86_64")]
 fn small_program() -> Vec<u8> {
     let mut bytes = b"\x7fELF\x01\x01\x01".to_vec();

@@ -1,5 +1,5 @@
-//! What workers of io_uring do, whose ends are not seen as those of calls are: at the border of the tree, and where a file
-//! is allocated.
+//! Operations of io_uring workers, whose ends are not seen like those of calls: at the boundary of
+//! the tree, and where a file is allocated.
 #![allow(clippy::print_stdout, reason = "a failed test shows what was done")]
 
 use std::ffi::CString;
@@ -29,7 +29,7 @@ fn workers(scratch: &Path) -> bool {
     there
 }
 
-/// Who takes a directory from one place to another.
+/// How a directory is moved from one place to another.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Call,
@@ -142,7 +142,7 @@ fn what_workers_allocate_and_free_is_said() {
             let mut following = Following::start(&tree, Options::default());
             following.check(&tree);
             let modes = match format {
-                // It does neither of the others.
+                // It supports neither of the others.
                 Format::Btrfs => vec![0, PUNCH, ZERO],
                 _ => vec![0, PUNCH, ZERO, COLLAPSE, INSERT],
             };

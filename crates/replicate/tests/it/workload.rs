@@ -1,5 +1,5 @@
-//! The workload does on each file system all that it promises, and the comparison of trees agrees
-//! with a plain copy of each state and sees each single difference.
+//! The workload performs all of its operations on each file system. The comparison of trees agrees
+//! with a plain copy of each state and finds each single difference.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes, Permissions};

@@ -1,31 +1,32 @@
-//! What the kernel says of its functions: which there are, and what their arguments are called.
+//! The kernel's type information about its functions: which exist, and the names of their
+//! arguments.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Types of the kernel, and of one of its modules.
+/// Types of the kernel and of one of its modules.
 #[derive(Debug)]
 pub(super) struct Types {
     kernel: Section,
     module: Option<Section>,
 }
 
-/// One file of types. Those of a module go on where the kernel's end, as do its strings.
+/// One file of types. The numbers and strings of a module continue those of the kernel.
 #[derive(Debug, Default)]
 struct Section {
     records: Vec<Record>,
     strings: Vec<u8>,
 }
 
-/// A type: what its name is, and what comes with it.
+/// A type: its name and its data.
 #[derive(Debug)]
 struct Record {
     name: u32,
     kind: u32,
-    /// Of another type, or a size.
+    /// The number of another type, or a size.
     target: u32,
-    /// Names of arguments.
+    /// Offsets of the names of arguments.
     arguments: Vec<u32>,
 }
 
@@ -34,7 +35,7 @@ const FUNCTION: u32 = 12;
 const PROTOTYPE: u32 = 13;
 
 impl Types {
-    /// The kernel's, and those of a module if it is loaded as one.
+    /// Reads the kernel's types, and those of a module if it is loaded as one.
     pub(super) fn read(module: &str) -> io::Result<Self> {
         let folder = Path::new("/sys/kernel/btf");
         let section = |name: &str| {
@@ -50,7 +51,7 @@ impl Types {
         })
     }
 
-    /// What a function's arguments are called; none where there is no such function.
+    /// The names of a function's arguments. `None` if there is no such function.
     pub(super) fn arguments(&self, function: &str) -> Option<Vec<&str>> {
         let of_module = self.module.iter().flat_map(|module| &module.records);
         let mut all = self.kernel.records.iter().chain(of_module);
@@ -66,7 +67,7 @@ impl Types {
     }
 
     fn record(&self, number: u32) -> Option<&Record> {
-        // The first is `void`, which no file has.
+        // The first type is `void`, which is in no file.
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         let own = self.kernel.records.get(index);
         let module = self.module.as_ref();
@@ -110,13 +111,13 @@ impl Record {
         let [name, info, target] = [take(rest)?, take(rest)?, take(rest)?];
         let (kind, many) = (info >> 24 & 0x1f, info & 0xffff);
         let words = usize::try_from(match kind {
-            // Integers, variables, and where a tag belongs.
+            // Integers, variables, and the target of a declaration tag.
             1 | 14 | 17 => 1,
             // Arrays.
             3 => 3,
-            // Structures and unions, and enumerations of 64 bits.
+            // Structures, unions and enumerations of 64 bits.
             4 | 5 | 19 => 3 * many,
-            // Enumerations, and arguments.
+            // Enumerations, and the arguments of a prototype.
             6 | PROTOTYPE => 2 * many,
             // Sections of variables.
             15 => 3 * many,

@@ -2,7 +2,7 @@ use super::*;
 use crate::ship::nats::Published;
 use crate::ship::tcp::{Replica as Served, Status};
 
-/// A part that serves these replicas, by their ports and what they have.
+/// A part that serves these replicas, given by their ports and last records.
 fn serving(replicas: &[(u16, u64)]) -> Progress {
     let replicas = replicas.iter().map(|(port, number)| Served {
         address: SocketAddr::from(([127, 0, 0, 1], *port)),
@@ -27,7 +27,7 @@ fn published(number: u64, server: Option<&str>) -> Progress {
     })
 }
 
-/// Of a log that has its tree with record 10, and 100 bytes in each record.
+/// The acknowledgements of a log that has its tree with record 10, and 100 bytes in each record.
 fn followed() -> Acknowledgements {
     let confirmed = Acknowledgements::new(1000);
     confirmed.wrote(9, 0, false);
@@ -53,7 +53,7 @@ fn the_slowest_of_those_that_had_caught_up_is_waited_for() {
     confirmed.report("serve", Some(&serving(&[(1, 20), (2, 60)])));
     confirmed.report("publish", Some(&published(30, Some("n1"))));
     assert_eq!(confirmed.unconfirmed(), 4000);
-    // One that is not there any more is not waited for.
+    // A replica that is gone is not waited for.
     confirmed.report("serve", Some(&serving(&[(2, 60)])));
     assert_eq!(confirmed.unconfirmed(), 3000);
     confirmed.report("publish", Some(&published(30, None)));
@@ -91,7 +91,7 @@ fn one_that_was_let_go_counts_when_it_has_caught_up() {
 fn the_copy_of_a_tree_is_waited_for_by_nobody() {
     let confirmed = followed();
     confirmed.report("serve", Some(&serving(&[(1, 10)])));
-    // The capture begins again, and counts its bytes anew.
+    // The capture restarts, and counts its bytes anew.
     confirmed.wrote(10, 0, false);
     for number in 11..=99 {
         confirmed.wrote(number, number * 100, false);

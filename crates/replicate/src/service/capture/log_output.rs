@@ -1,4 +1,4 @@
-//! What a capture says, written into its log as it says it.
+//! Writes the records of a capture into its log.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,19 +10,19 @@ use crate::record::Entry;
 use crate::service::{Error, keep};
 use crate::tree::Stale;
 
-/// Hears how far it is while much is read, and says whether it is to end.
+/// Receives the progress while much is read, and decides whether to end.
 pub type Meanwhile<'a> = dyn FnMut(&CaptureProgress) -> bool + 'a;
 
-/// The log that is written, and the first thing that went wrong with it.
+/// The log being written, and the first error of writing it.
 #[derive(Debug)]
 pub(super) struct LogOutput {
     pub(super) writer: Writer,
     /// The last epoch that it had.
     pub(super) before: u64,
-    /// The capture's first epoch is the next.
+    /// The number before the capture's first epoch.
     pub(super) numbered_from: u64,
     failed: Option<log::Error>,
-    /// The record of the last epoch, and since when there are changes that it does not have.
+    /// The record of the last epoch, and since when there are changes after it.
     epoch_record: u64,
     behind: Option<Instant>,
     disk: Disk,
@@ -30,14 +30,14 @@ pub(super) struct LogOutput {
     ending: Option<Instant>,
 }
 
-/// Epochs that no program has asked for are on the disk within this long: a sync of the disk makes who writes to it wait,
-/// and the source itself may lose for longer what it did not sync.
+/// Epochs that no program has requested are on the disk within this time. A sync makes concurrent
+/// writers to the disk wait, and the source itself may lose unsynced data of a longer time.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What of a log is on its disk.
+/// Which part of a log is on its disk.
 #[derive(Debug)]
 struct Disk {
-    /// The last epoch that is, the last of the capture's that had to be, and when that was seen to.
+    /// The last epoch on the disk, the last epoch with synced data, and the time of the last sync.
     durable: u64,
     synced: u64,
     looked: Instant,
@@ -52,7 +52,7 @@ impl Disk {
         }
     }
 
-    /// Whether epochs up to the last one are to be put there now; then they are.
+    /// Whether to sync epochs up to the last one now. If so, marks them as synced.
     fn is_due(&mut self, last: u64, synced: u64, now: Instant) -> bool {
         let (asked, waits) = (synced != self.synced, last != self.durable);
         let late = waits && now.duration_since(self.looked) >= SYNC_INTERVAL;
@@ -63,7 +63,7 @@ impl Disk {
     }
 }
 
-/// A step of the capture, written.
+/// A step of the capture, written to the log.
 pub(super) struct Step<'a, 'b> {
     written: &'a mut LogOutput,
     meanwhile: &'a mut Meanwhile<'b>,
@@ -71,7 +71,7 @@ pub(super) struct Step<'a, 'b> {
 
 impl LogOutput {
     pub(super) fn open(settings: &Settings) -> Result<Self, Error> {
-        // Epochs that come together are on the disk with one sync.
+        // Epochs that come together share one sync.
         let options = log::Options {
             durability: Durability::OnRequest,
             segment: keep::segment(settings.keep),
@@ -89,7 +89,7 @@ impl LogOutput {
         })
     }
 
-    /// Detaches what captures have left that were to keep a journal, wherever that is.
+    /// Detaches the journals that earlier captures have left, wherever they are.
     pub(super) fn unpin(settings: &Settings) -> Result<(), Error> {
         let removed = Pin::remove_others(&settings.log, settings.pin.as_deref());
         let removed = removed.map_err(|(folder, cause)| capture::Error::Pin {
@@ -130,7 +130,7 @@ impl LogOutput {
         }
     }
 
-    /// Puts epochs on the disk that have what a program has synced, and others once in a while.
+    /// Syncs epochs that contain data that a program has synced, and others at intervals.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -142,7 +142,7 @@ impl LogOutput {
         Ok(())
     }
 
-    /// Writes what a step of the capture says.
+    /// Writes the records of a step of the capture.
     pub(super) fn follow<T>(
         &mut self,
         meanwhile: &mut Meanwhile<'_>,
@@ -158,7 +158,8 @@ impl LogOutput {
         }
     }
 
-    /// Whether it breaks off: at once while the log has no whole tree, after a while where it has one.
+    /// Whether to abort: at once while the log does not have the whole tree, otherwise after a
+    /// while.
     fn breaks_off(&mut self, ending: bool, ready: bool) -> bool {
         if !ending {
             return false;
@@ -199,7 +200,7 @@ impl Listener for Step<'_, '_> {
         let captured = self.written.reached(*progress);
         let ending = (self.meanwhile)(&captured);
         let breaks_off = self.written.breaks_off(ending, captured.ready);
-        // What cannot be written any more is not read either.
+        // What cannot be written any more need not be read.
         match breaks_off || self.written.failed.is_some() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -233,7 +234,7 @@ mod tests {
             (1000, 6, 0, true),
             (1199, 7, 0, false),
             (1200, 8, 0, true),
-            // A program has synced what the next one has.
+            // The next epoch contains what a program has synced.
             (1201, 9, 1, true),
             // And again, when it was on the disk.
             (1202, 9, 2, false),

@@ -1,16 +1,17 @@
-//! What of a tree is in doubt, for who asks: by paths, and no more of it than somebody reads.
+//! Lists the parts of a tree that are in doubt, by paths and up to a limit.
 
 use std::time::{Duration, Instant};
 
 use crate::record::Part;
 use crate::tree::Tree;
 
-/// So many are listed; all are counted.
+/// How many are listed. All are counted.
 const MAX_LISTED: usize = 16;
-/// Paths are put together this often at most: who writes without pause has always something in doubt.
+/// The shortest interval between listings, because a program that writes without pause always has
+/// something in doubt.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What epochs wait for.
+/// The parts that epochs wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Open {
     pub parts: usize,
@@ -18,15 +19,15 @@ pub struct Open {
     pub listed: Vec<OpenPart>,
 }
 
-/// A part of a file that is to be read, or being read.
+/// A part of a file that has to be read or is being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenPart {
-    /// Below the tree, empty for its root; none for a file that no path leads to.
+    /// The path below the tree, empty for its root. `None` for a file that no path leads to.
     pub path: Option<Vec<u8>>,
     pub part: Part,
 }
 
-/// What was in doubt when that was looked at last.
+/// The parts in doubt at the last listing.
 #[derive(Debug, Default)]
 pub(super) struct OpenFiles {
     open: Open,
@@ -147,7 +148,7 @@ mod tests {
             part: Part::Attributes,
         };
         tree.enter(&Entry::Change(settled)).unwrap();
-        // At once, however often it is looked at otherwise.
+        // At once, whatever the interval.
         assert_eq!(watched.look(&tree), Open::default());
         mark_dirty(&mut tree, 3, Part::Attributes);
         assert_eq!(watched.look(&tree).parts, 1);

@@ -1,4 +1,5 @@
-//! What a file says of each kind of part, in the words of the verbs' flags.
+//! The sections of the file for each kind of part. The fields have the names of the commands'
+//! flags.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -25,15 +26,15 @@ pub(super) trait Section {
 
     fn name(&self) -> Option<&Spanned<String>>;
 
-    /// Where it says what it reads, and what it writes.
+    /// The positions of what it reads and what it writes.
     fn spans(&self) -> (Range<usize>, Range<usize>);
 
-    /// What is wrong with it, and where.
+    /// The first error of the section, and its position.
     fn complaint(&self) -> Option<(Range<usize>, String)> {
         None
     }
 
-    /// With all files relative to this folder.
+    /// Converts the section. Relative paths are relative to this folder.
     fn job(self, folder: &Path) -> Job;
 }
 
@@ -136,7 +137,7 @@ pub(super) struct Apply {
     check: Option<Span>,
 }
 
-/// As many as may keep a stream.
+/// The number of servers that may store a stream.
 fn servers<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
     match u8::deserialize(from)? {
         number @ 1..=5 => Ok(Some(number)),

@@ -7,7 +7,7 @@ use super::*;
 use crate::service::Kind;
 use crate::ship::tcp::{KeyFiles, make};
 
-/// A folder with two trees and certificates, and what becomes of a file in it.
+/// A folder with two trees and certificates, to load configurations in.
 struct Rig(tempfile::TempDir);
 
 impl Rig {
@@ -30,7 +30,7 @@ impl Rig {
         check(&document, self.0.path()).map_err(|error| error.to_string())
     }
 
-    /// Without the name of the folder.
+    /// The error, without the name of the folder.
     fn complaint(&self, text: &str) -> String {
         let folder = format!("{}/", self.0.path().display());
         self.read(text).unwrap_err().replace(&folder, "")
@@ -251,7 +251,7 @@ fn loops_are_refused_where_they_close() {
             "r.toml:6: tree app/replica changes tree app, which \"capture-1\" reads: \"capture-1\", \"apply-1\" \
              would go round for ever (loop)",
         ),
-        // What is applied beside the tree, and holds it.
+        // An apply beside the tree that also contains it.
         (format!("{CAPTURE}{}", applied("log", ".")), "r.toml:6: "),
         (
             format!("{SERVE}{}", back("log")),
@@ -276,7 +276,7 @@ fn loops_are_refused_where_they_close() {
         let said = rig.complaint(&text);
         assert!(said.starts_with(complaint), "{text}{said}");
     }
-    // A copy of a log on the same machine, and a replica of what is captured, go nowhere again.
+    // A copy of a log on the same machine, and a replica of the captured tree, form no loop.
     for text in [
         format!("{CAPTURE}{SERVE}{RECEIVE}{APPLY}"),
         format!("{CAPTURE}{PUBLISH}{by_stream}{}", applied("log", "replica")),

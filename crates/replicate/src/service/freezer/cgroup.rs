@@ -1,4 +1,4 @@
-//! A cgroup of version 2, as far as it can be frozen.
+//! Freezes and thaws a cgroup of version 2.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -10,7 +10,8 @@ use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 use rustix::fs::XattrFlags;
 use sys::owner::Owner;
 
-/// On the cgroup, who has frozen it: who is killed together with its watchdog cannot thaw it.
+/// An extended attribute of the cgroup with the process that froze it. If the process is killed
+/// together with its watchdog, the next run can thaw the cgroup.
 const MARK: &str = "user.lowroad.frozen";
 
 /// Why a cgroup cannot be frozen.
@@ -75,25 +76,25 @@ impl Cgroup {
         })
     }
 
-    /// What a write thaws it by.
+    /// The file to which a write thaws the cgroup.
     pub(super) fn switch(&self) -> &File {
         &self.freeze
     }
 
-    /// Whether somebody has asked for it to be frozen.
+    /// Whether a freeze has been requested by anyone.
     pub(super) fn is_freeze_requested(&self) -> io::Result<bool> {
         Ok(read(&self.freeze)?.trim() == "1")
     }
 
-    /// Whether nothing in it runs.
+    /// Whether no process in it runs.
     pub(super) fn frozen(&self) -> io::Result<bool> {
         Ok(read(&self.events)?.lines().any(|line| line == "frozen 1"))
     }
 
-    /// Asks for it: [`Self::frozen`] says when it is.
+    /// Requests a freeze. [`Self::frozen`] tells when it is complete.
     pub(super) fn freeze(&self) -> io::Result<()> {
         let owner = Owner::current().to_string();
-        // Where there are no such attributes, nobody can tell later whose it was.
+        // Without such attributes, a later run cannot tell who froze it.
         let _ = rustix::fs::fsetxattr(&self.folder, MARK, owner.as_bytes(), XattrFlags::empty());
         self.freeze.write_all_at(b"1", 0)
     }
@@ -104,7 +105,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Who has frozen it last with [`Self::freeze`], and not thawed it.
+    /// The process that last froze it with [`Self::freeze`] and has not thawed it.
     pub(super) fn owner(&self) -> Option<Owner> {
         let mut room = [0; 64];
         let length = rustix::fs::fgetxattr(&self.folder, MARK, &mut room[..]).ok()?;
@@ -112,7 +113,7 @@ impl Cgroup {
     }
 }
 
-/// What thaws, written to the switch.
+/// The bytes that thaw it when written to the switch.
 pub(super) const THAW: &[u8] = b"0";
 
 fn read(file: &File) -> io::Result<String> {
@@ -126,7 +127,7 @@ fn has(cgroup: &Path, process: &str) -> io::Result<bool> {
     match fs::read_to_string(cgroup.join("cgroup.procs")) {
         Ok(list) if list.lines().any(|line| line == process) => return Ok(true),
         Ok(_) => {}
-        // Threaded: its processes are in the list of one above.
+        // A threaded cgroup: its processes are listed in one above.
         Err(error) if error.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => {}
         Err(error) => return gone(error),
     }
@@ -143,7 +144,7 @@ fn has(cgroup: &Path, process: &str) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Nobody is in a cgroup that has just been removed.
+/// A cgroup that has just been removed has no processes.
 fn gone(error: io::Error) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(errno) if [Errno::ENOENT as i32, Errno::ENODEV as i32].contains(&errno) => Ok(false),

@@ -1,11 +1,12 @@
-//! When too much waits, and when no longer.
+//! Decides when to freeze and when to thaw.
 
-/// A high-water mark, and half of it as the low one.
+/// A high-water mark, with half of it as the low one.
 #[derive(Debug)]
 pub(super) struct Mark {
     high: u64,
     over: bool,
-    /// It took too long: nothing is asked before it has been below the low mark again.
+    /// The freeze took too long. No other is requested until the backlog has been below the low
+    /// mark.
     given_up: bool,
 }
 
@@ -18,7 +19,7 @@ impl Mark {
         }
     }
 
-    /// Whether no more is to come, with so much waiting.
+    /// Whether writers are to be stopped at this backlog.
     pub(super) fn asks(&mut self, waiting: u64) -> bool {
         if waiting <= self.high / 2 {
             (self.over, self.given_up) = (false, false);

@@ -1,20 +1,20 @@
-//! Messages of a stream that are no part of its log. Whoever may publish to the subject can store some: they are
-//! passed over, counted and named.
+//! Counts messages of a stream that are not part of its log. Everyone who may publish to the
+//! subject can store such messages. They are skipped and reported.
 
 use super::Error;
 
-/// Those that were passed over.
+/// The skipped messages.
 #[derive(Clone, Debug, Default)]
 pub struct ForeignMessages {
     pub count: u64,
-    /// The last one, and why it is no part of the log.
+    /// The last one, and why it is not part of the log.
     pub last: Option<String>,
 }
 
 impl ForeignMessages {
     pub(super) fn add(&mut self, error: &Error) {
         self.count += 1;
-        // A flood of them is not to be one of the log as well.
+        // The warnings become rarer, so that many such messages do not flood the program's log.
         if self.count.is_power_of_two() {
             let count = self.count;
             tracing::warn!("{error} ({count} passed over so far)");

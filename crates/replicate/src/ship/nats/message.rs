@@ -1,6 +1,6 @@
-//! What a message of the stream has: some records of the log in their order, or a part of a record that
-//! is too large for one message. It says itself which log and which records, and is signed or at least
-//! checked as a whole: the broker's word is not needed for anything.
+//! The content of a stream message: some consecutive records of the log, or a part of a record that
+//! is too large for one message. It names its log and its records, and has a signature or at least
+//! a checksum over everything, so that the broker need not be trusted.
 
 use crate::codec;
 use crate::log::{Beginning, MAX_RECORD};
@@ -9,17 +9,17 @@ use crate::ship::Key;
 
 const MAGIC: [u8; 8] = *b"lrnatsm1";
 const CHECK: usize = 4;
-/// What a message has besides records and parts, in bytes, at most, its headers among them, which a server counts as
-/// well: numbers, ids of a log and a publisher, and the stream's name.
+/// The most bytes that a message takes beside records and parts: numbers, ids of a log and a
+/// publisher, and the stream's name. The headers are included, because a server counts them.
 pub(super) const BESIDES: usize = 1024 + MAX_NAME;
-/// Of a stream: servers take no longer one.
+/// The longest name of a stream that servers accept.
 const MAX_NAME: usize = 255;
 
-/// How far a log is: all records up to one, and the beginning of the next.
+/// A position in a log: all records up to one, and the first bytes of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) whole: u64,
-    /// In bytes.
+    /// The number of bytes of the next record.
     pub(super) part: usize,
 }
 
@@ -31,7 +31,7 @@ impl Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// Of the log, when the stream was begun.
+    /// The beginning of the log when the stream was started.
     pub(super) beginning: Beginning,
     pub(super) from: Place,
     pub(super) to: Place,
@@ -41,7 +41,7 @@ pub(super) struct Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Records(Vec<Record>),
-    /// Of the record behind `from.whole`, as it is encoded, which has `total` bytes.
+    /// A part of the record after `from.whole`. The encoded record has `total` bytes.
     Part {
         total: usize,
         bytes: Vec<u8>,
@@ -49,7 +49,8 @@ pub(super) enum Content {
 }
 
 impl Message {
-    /// The number of its last record, and when that was written; none for a part that does not say so.
+    /// The number of the last record, and when it was written. `None` for a part that does not
+    /// contain them.
     pub(super) fn last(&self) -> Option<(u64, u64)> {
         match &self.content {
             Content::Records(records) => {
@@ -62,16 +63,16 @@ impl Message {
     }
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// Not one of ours.
+    /// The message does not have our format.
     Foreign,
     Damaged,
     Unsigned,
-    /// Not with this key.
+    /// The signature does not match this key.
     Forged,
-    /// And we have no key.
+    /// The message is signed, and there is no key to check it with.
     Signed,
 }
 
@@ -87,7 +88,7 @@ impl Wrong {
     }
 }
 
-/// Records, each behind its length: appends one.
+/// Appends a record with its length.
 pub(super) fn put(record: &[u8], to: &mut Vec<u8>) {
     to.extend(
         u32::try_from(record.len())
@@ -97,7 +98,7 @@ pub(super) fn put(record: &[u8], to: &mut Vec<u8>) {
     to.extend(record);
 }
 
-/// A message of whole records, as [`put`] has put them.
+/// A message of whole records that [`put`] has appended.
 pub(super) fn of_records(
     beginning: &Beginning,
     first: u64,
@@ -108,7 +109,7 @@ pub(super) fn of_records(
     seal(beginning, [first, last, 0, 0], records, key)
 }
 
-/// A message of a part of the record with this number, which begins at an offset of its bytes.
+/// A message with a part of the record with this number, from an offset in its bytes on.
 pub(super) fn of_part(
     beginning: &Beginning,
     number: u64,
@@ -139,7 +140,7 @@ fn seal(beginning: &Beginning, head: [u64; 4], content: &[u8], key: Option<&Key>
     bytes
 }
 
-/// Takes a message apart; with a key, only one that was signed with it.
+/// Decodes a message. With a key, it must be signed with that key.
 pub(super) fn open(bytes: &[u8], key: Option<&Key>) -> Result<Message, Wrong> {
     let rest = bytes.strip_prefix(&MAGIC).ok_or(Wrong::Foreign)?;
     let (signed, rest) = rest.split_first().ok_or(Wrong::Damaged)?;

@@ -1,6 +1,7 @@
-//! Ships a log over NATS JetStream: one publisher keeps a stream equal to its log, any number of
-//! receivers keep a copy of the log each. The stream only carries: what it has lost is published again
-//! from the log, and what a receiver cannot follow from its copy is an error.
+//! Ships a log over NATS JetStream. One publisher keeps a stream equal to its log, and any number
+//! of receivers each keep a copy of the log. The stream is only a transport: what it loses is
+//! published again from the log, and a receiver reports an error if the stream does not continue
+//! its copy.
 
 mod foreign_messages;
 mod message;
@@ -25,23 +26,23 @@ pub use stream::Settings;
 use super::Key;
 use crate::log;
 
-/// Where the stream is, and whom to believe.
+/// The address of the stream, and the credentials and keys.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub connect: nats::Options,
     pub stream: String,
-    /// The JetStream domain that has it, if it is another than that of the servers.
+    /// The JetStream domain of the stream, if it differs from that of the servers.
     pub domain: Option<String>,
-    /// What messages are signed with.
+    /// The key that signs messages.
     pub key: Option<Key>,
-    /// Publishes nothing before it is on the log's disk.
+    /// Publish only records that are on the log's disk.
     pub synced: bool,
 }
 
 impl Options {
     /// # Errors
-    /// Unless it is `nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST…]/STREAM`, or the same with
-    /// `tls://`, for which it reads whom this machine trusts.
+    /// Fails unless the address is `nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST…]/STREAM`, or
+    /// the same with `tls://`. For the latter it reads the trusted authorities of this machine.
     pub fn new(address: &str) -> io::Result<Self> {
         let invalid = |error: nats::BadAddress| io::Error::new(io::ErrorKind::InvalidInput, error);
         let address: Address = address.parse().map_err(invalid)?;
@@ -60,10 +61,10 @@ impl Options {
         })
     }
 
-    /// Encrypts connections, and believes only who these authorities vouch for.
+    /// Encrypts connections, and trusts only certificates of these authorities.
     ///
     /// # Errors
-    /// What is wrong with which file.
+    /// Names the file and the problem.
     pub fn tls(
         &mut self,
         authorities: Option<&Path>,
@@ -73,7 +74,7 @@ impl Options {
         Ok(())
     }
 
-    /// Names us by what a `.creds` file has.
+    /// Authenticates with the contents of a `.creds` file.
     ///
     /// # Errors
     /// Those of reading the file.
@@ -115,7 +116,7 @@ pub enum Error {
         sequence: u64,
         what: &'static str,
     },
-    /// After a loss of power at the source, most likely.
+    /// The most likely cause is a power failure at the source.
     #[error(
         "stream {stream} has another record {number} than the log; purge it, and have receivers begin afresh"
     )]
@@ -129,7 +130,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a copy could go on if it began afresh.
+    /// Whether a new copy could continue.
     pub fn needs_another_copy(&self) -> bool {
         matches!(
             self,
@@ -137,7 +138,7 @@ impl Error {
         )
     }
 
-    /// Whether to try again: the servers may be back, the stream may have a leader again.
+    /// Whether to try again: the servers may come back, or the stream may get a leader.
     fn passes(&self) -> bool {
         matches!(self, Self::Nats(error) if error.is_transient())
     }
@@ -162,7 +163,7 @@ impl Classify for Error {
     }
 }
 
-/// Between attempts, ever longer up to a limit.
+/// The delay between attempts, which grows up to a limit.
 #[derive(Debug)]
 struct Backoff {
     delay: Duration,
@@ -181,7 +182,7 @@ impl Backoff {
     }
 
     fn failed(&mut self) {
-        // Many receivers meet the end of a server at the same time.
+        // Random jitter, because many receivers lose a server at the same time.
         let delay = self.delay.mul_f64(fastrand::f64().mul_add(0.5, 0.75));
         self.until = Instant::now() + delay;
         self.delay = (self.delay * 2).min(Self::MAX_DELAY);
@@ -191,7 +192,7 @@ impl Backoff {
         self.delay = Self::MIN_DELAY;
     }
 
-    /// How long to wait still.
+    /// The remaining time to wait.
     fn remaining(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }

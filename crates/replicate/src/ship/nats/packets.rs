@@ -1,5 +1,5 @@
-//! Cuts the log into messages: small records together, as many as there are at the moment; large ones in
-//! parts. What was cut is kept until the stream has it.
+//! Cuts the log into messages. Small records that are available together share one message, and
+//! large ones are split into parts. Messages are kept until the stream has them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,15 @@ use crate::log::{self, Beginning};
 use crate::record::Record;
 use crate::ship::{Key, Source};
 
-/// Records are put together up to this many bytes.
+/// The limit in bytes for records that share a message.
 const BATCH_BYTES: usize = 256 << 10;
-/// The largest content of a message, in bytes: half of what a server takes unless told otherwise.
+/// The largest content of a message, in bytes: half of the default limit of a server.
 const MAX_CONTENT: usize = (512 << 10) - BESIDES;
 
-/// What headers take of that.
+/// The bytes that headers take of that.
 const HEADERS: usize = 768;
-/// The least that a server has to take, in bytes: most of it would be headers.
+/// The smallest message limit of a server that is accepted, in bytes. Below it, headers would be
+/// most of a message.
 pub(super) const MIN_PAYLOAD: usize = 8 << 10;
 
 /// A message to be published.
@@ -29,8 +30,9 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// What a server knows a message by that is sent again. One that was cut from the same place to another is another
-    /// message: to take one for the other would leave a hole in the stream.
+    /// The id by which a server recognises a repeated message. Messages with the same start but
+    /// another end have different ids, because mistaking one for the other would leave a gap in the
+    /// stream.
     pub(super) fn id(&self, run: &str) -> String {
         let Self { from, to, .. } = self;
         format!(
@@ -40,35 +42,35 @@ impl Packet {
     }
 }
 
-/// Follows a log from a place on.
+/// Follows a log from a position on.
 #[derive(Debug)]
 pub(super) struct Packets {
     folder: PathBuf,
     source: Source,
     beginning: Beginning,
     key: Option<Key>,
-    /// Nothing is cut before it is on the disk.
+    /// Cut only records that are on the disk.
     synced: bool,
-    /// Up to where it has been cut.
+    /// The position up to which the log has been cut.
     place: Place,
-    /// A record that did not fit, or fits only in parts: its number and bytes.
+    /// The number and bytes of a record that did not fit, or fits only in parts.
     held: Option<(u64, Vec<u8>)>,
 }
 
-/// Where the log in a folder begins; none while it is empty.
+/// The beginning of the log in a folder, or `None` while it is empty.
 pub(super) fn beginning(folder: &Path) -> Result<Option<Beginning>, log::Error> {
     Source::open(folder, 0)?.beginning()
 }
 
-/// Whether a server takes a message that was cut before.
+/// Whether a server accepts a message that was cut before.
 pub(super) fn fits(body: &[u8], max_payload: usize) -> bool {
     body.len() <= max_payload.saturating_sub(HEADERS)
 }
 
 impl Packets {
     /// # Errors
-    /// [`log::Error::Compacted`] if the records that follow have other numbers by now than those that
-    /// the stream began with.
+    /// [`log::Error::Compacted`] if the next records have other numbers than those that the stream
+    /// began with.
     pub(super) fn open(
         folder: &Path,
         beginning: Beginning,
@@ -95,7 +97,8 @@ impl Packets {
         self.place
     }
 
-    /// The next message's, with at most so many bytes; none if the log has no more at the moment.
+    /// The next message, with at most this many bytes. `None` if the log has no more records at the
+    /// moment.
     pub(super) fn next(&mut self, max_payload: usize) -> Result<Option<Packet>, log::Error> {
         let largest = MAX_CONTENT.min(max_payload.saturating_sub(BESIDES));
         let together = BATCH_BYTES.min(largest);
@@ -164,14 +167,15 @@ impl Packets {
             .map(|record| (record.number, encoded(&record))))
     }
 
-    /// Whether the log has what a message says. Where what it begins with was folded since, the last record has to do.
+    /// Checks that the log contains what a message has. If the first records of the message have
+    /// been folded, only the last one is compared.
     ///
     /// # Errors
-    /// [`Error::Diverged`] with the number of the first record that is another there, or missing.
+    /// [`Error::Diverged`] with the number of the first record that differs or is missing.
     pub(super) fn has(&self, message: &Message, stream: &str) -> Result<(), Error> {
         let other = match self.other(message) {
             Err(log::Error::Compacted { .. }) => match self.other_last(message) {
-                // What was folded cannot be compared any more.
+                // Folded records cannot be compared any more.
                 Err(log::Error::Compacted { .. }) => None,
                 other => other?,
             },
@@ -185,7 +189,7 @@ impl Packets {
         })
     }
 
-    /// The first of a message's records that is another in the log, or missing there.
+    /// The first record of a message that differs from the log's or is missing there.
     fn other(&self, message: &Message) -> Result<Option<u64>, log::Error> {
         let mut source = self.behind(message.from.whole)?;
         match &message.content {
@@ -207,7 +211,8 @@ impl Packets {
         }
     }
 
-    /// The last of them, if the log has one of another time under its number, or none.
+    /// The last record of a message, if the log has one with another time under its number, or
+    /// none.
     fn other_last(&self, message: &Message) -> Result<Option<u64>, log::Error> {
         let Some((number, at_ns)) = message.last() else {
             return Ok(None);
@@ -217,7 +222,7 @@ impl Packets {
         Ok((!same).then_some(number))
     }
 
-    /// The log's records behind this one.
+    /// The log's records after this one.
     fn behind(&self, whole: u64) -> Result<Source, log::Error> {
         let place = Place::behind(whole);
         let opened = Self::open(&self.folder, self.beginning, place, None, false)?;

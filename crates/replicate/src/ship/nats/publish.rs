@@ -1,6 +1,6 @@
-//! Keeps a stream equal to a log. It is the stream's only writer: each message says which one it
-//! follows, so that neither one that was sent again nor another publisher's can come in between. After
-//! anything unexpected, the stream's last message says where to go on.
+//! Keeps a stream equal to a log. It is the stream's only writer: each message names its
+//! predecessor, so that neither a repeated message nor one of another publisher can come in
+//! between. After any unexpected reply, the stream's last message determines where to continue.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,23 +19,23 @@ use super::{Backoff, Error, ForeignMessages, Options, hexadecimal};
 use crate::log::{Beginning, Id};
 use crate::ship::Watch;
 
-/// Messages that may be without an acknowledgement.
+/// The most messages without an acknowledgement.
 const WINDOW: usize = 64;
-/// Without one for so long, the stream is asked what it has.
+/// After this time without an acknowledgement, the stream is asked what it has.
 const LATE: Duration = Duration::from_secs(5);
-/// Messages that are no part of a log are looked at in search of one that is, at once.
+/// How many foreign messages are examined at once in search of one that is part of a log.
 const SEARCH_BATCH: u64 = 4096;
-/// For another publisher to say that it is there.
+/// How long to wait for another publisher to answer.
 const PRESENCE: Duration = Duration::from_secs(1);
-/// The header that says which run of a publisher sent a message.
+/// The header that identifies the run of the publisher that sent a message.
 const RUN: &str = "Lowroad-Publisher";
-/// For people who look at the stream; receivers believe the message only.
+/// A header for people who inspect the stream. Receivers rely only on the message itself.
 const LOG: &str = "Lowroad-Log";
 const RECORD: &str = "Lowroad-Record";
 const INSUFFICIENT_RESOURCES: u64 = 10054;
 const NO_PEERS: u64 = 10005;
 
-/// How far it is.
+/// The progress of publishing.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// The stream has all records up to this one.
@@ -45,16 +45,16 @@ pub struct Progress {
     /// Whether the log has records that are not acknowledged.
     pub behind: bool,
     pub messages: u64,
-    /// Of the messages.
+    /// The bytes of the messages.
     pub bytes: u64,
-    /// Messages that the stream had acknowledged and did not have later: published again.
+    /// Messages that were published again because the stream lost them after their acknowledgement.
     pub lost: u64,
     pub foreign: ForeignMessages,
-    /// How many times the stream was asked where to go on, after something went wrong.
+    /// How many times the stream was asked where to continue after an error.
     pub retries: u64,
-    /// The server that we are connected to.
+    /// The server that is connected.
     pub server: Option<String>,
-    /// What is waited for, if nothing can be published.
+    /// The reason for waiting, if nothing can be published.
     pub waiting: Option<String>,
 }
 
@@ -63,30 +63,30 @@ pub struct Publisher {
     folder: PathBuf,
     options: Options,
     settings: Settings,
-    /// Differs from every other publisher's.
+    /// A value that differs from every other publisher's.
     run: String,
-    /// The log's id, as the header says it.
+    /// The log's id as it is in the header.
     log: String,
     watch: Watch,
     session: Option<Session>,
     servers: Servers,
-    /// The stream's subject, while we know that the stream goes on from where we are.
+    /// The stream's subject, while the stream is known to continue from our position.
     subject: Option<String>,
-    /// Whether it was known before.
+    /// Whether the subject was known before.
     established: bool,
     packets: Option<Packets>,
     outgoing: VecDeque<Packet>,
-    /// As many of them have been sent.
+    /// The number of messages sent.
     sent: usize,
-    /// Whether the log had no more when it was last read.
+    /// Whether the last read reached the end of the log.
     drained: bool,
-    /// What the stream has.
+    /// The position up to which the stream has the log.
     place: Place,
-    /// Of the stream's last message.
+    /// The sequence number of the stream's last message.
     sequence: u64,
-    /// Messages at the end of the stream that are no part of a log.
+    /// Messages at the end of the stream that are not part of a log.
     foreign: Range<u64>,
-    /// Tells answers to what was sent before a retry from those after it.
+    /// Distinguishes answers to messages from before and after a retry.
     attempt: u64,
     acknowledged: Instant,
     patience: Backoff,
@@ -94,7 +94,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Nothing is asked of a server yet.
+    /// Creates a publisher without contacting a server.
     ///
     /// # Errors
     /// [`Error::Log`] if there is no such folder; [`Error::Wait`].
@@ -125,11 +125,11 @@ impl Publisher {
         })
     }
 
-    /// Publishes what the log has, or waits for more of it at most this long. What passes is waited for,
-    /// for ever, and said in [`Progress::waiting`].
+    /// Publishes the next records of the log, or waits at most this long for more. It retries
+    /// temporary errors without limit, and reports them in [`Progress::waiting`].
     ///
     /// # Errors
-    /// [`Error`], for what does not pass by itself.
+    /// [`Error`] for errors that do not pass by themselves.
     pub fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
         let left = self.patience.remaining();
         if !left.is_zero() {
@@ -205,7 +205,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Asks the stream where to go on, and makes it if there is none.
+    /// Asks the stream where to continue, and creates the stream if there is none.
     fn resume(&mut self, wait: Duration) -> Result<(), Error> {
         let Some(session) = &mut self.session else {
             return Ok(());
@@ -257,7 +257,7 @@ impl Publisher {
         {
             let compared = self.compare(message, &(stream.first..stream.last + 1));
             if compared.is_err() {
-                // What was opened for it is not gone on with at the next attempt.
+                // The next attempt opens the log again.
                 self.packets = None;
             }
             compared?;
@@ -271,8 +271,9 @@ impl Publisher {
     /// The stream's last message that is part of the log.
     ///
     /// # Errors
-    /// Why a message is none, if the stream has others alone before we publish to it, or begins with another log. One
-    /// that passes after [`SEARCH_BATCH`] messages, behind which the next attempt goes on.
+    /// Why a message is not valid, if the stream has only others before we publish to it, or begins
+    /// with another log. A temporary error after [`SEARCH_BATCH`] messages; the next attempt
+    /// continues after them.
     fn last(
         &mut self,
         stream: &nats::Stream,
@@ -304,7 +305,7 @@ impl Publisher {
             looked_at += 1;
             at -= 1;
             let stored = session.stored(options, at)?;
-            // Without, one that was deleted.
+            // A missing message was deleted.
             let Some(stored) = stored.filter(|stored| stored.sequence == at) else {
                 continue;
             };
@@ -333,7 +334,7 @@ impl Publisher {
         }
     }
 
-    /// The stream's last message may be of another history than the log.
+    /// Checks that the stream's last message is not of another history than the log.
     ///
     /// # Errors
     /// [`Error::Diverged`]
@@ -342,15 +343,15 @@ impl Publisher {
             return Ok(());
         };
         let options = &self.options;
-        // A later part may be the same in a record of another time.
+        // A later part may be equal in a record of another time.
         if let Some(head) = session.head(options, all, last)? {
             packets.has(&head, &options.stream)?;
         }
         packets.has(last, &options.stream)
     }
 
-    /// Goes on behind what the stream has: with what was sent and did not arrive, or from the log, which is opened anew
-    /// then: whether it was.
+    /// Continues after what the stream has: with messages that were sent and did not arrive, or
+    /// from the log. Returns whether the log was opened again.
     fn align(
         &mut self,
         beginning: Beginning,
@@ -378,7 +379,7 @@ impl Publisher {
             (Some(_), Some(packet)) => packet.from == place,
             (Some(packets), None) => packets.place() == place,
         };
-        // Those that were cut for another server, which takes more.
+        // Messages may have been cut for another server with a higher limit.
         let fits = |packet: &Packet| packets::fits(&packet.body, max_payload);
         let opens = !goes_on || !self.outgoing.iter().all(fits);
         if opens {
@@ -390,7 +391,7 @@ impl Publisher {
         Ok(opens)
     }
 
-    /// Sends what the window has room for; how many messages that were.
+    /// Sends the messages that fit into the window, and returns their number.
     fn publish(&mut self, subject: &str) -> Result<usize, Error> {
         let (Some(session), Some(packets)) = (&mut self.session, &mut self.packets) else {
             return Ok(0);
@@ -435,7 +436,7 @@ impl Publisher {
         Ok(self.sent - before)
     }
 
-    /// Takes what the servers have said; how many messages that were.
+    /// Processes the answers of the servers, and returns their number.
     fn answers(&mut self) -> Result<usize, Error> {
         let mut count = 0;
         loop {
@@ -448,7 +449,8 @@ impl Publisher {
             count += 1;
             let name = message.subject.rsplit('.').next().unwrap_or_default();
             if message.subject == stream::presence(&self.options.stream) {
-                // A publisher asks from an inbox; whoever names another subject would use our permissions for it.
+                // Presence requests come from an inbox. Answering to another subject would let the
+                // sender use our permissions for it.
                 let reply = message.reply.as_deref().unwrap_or_default();
                 if reply.starts_with("_INBOX.") {
                     session.client.publish(reply, "", &[], who().as_bytes());
@@ -457,13 +459,13 @@ impl Publisher {
             } else if name == format!("p{}-{}", self.attempt, self.sequence) {
                 self.answer(&message)?;
             } else if name.starts_with(&format!("p{}-", self.attempt)) {
-                // Out of its order: one before it was not answered.
+                // The answer is out of order: an earlier message was not answered.
                 return Err(nats::Error::Timeout(self.options.stream.clone()).into());
             }
         }
     }
 
-    /// The answer to the first of the messages in flight.
+    /// Processes the answer to the first message in flight.
     fn answer(&mut self, message: &nats::Message) -> Result<(), Error> {
         if message.status() == Some(503) {
             return Err(nats::Error::NoResponders(self.options.stream.clone()).into());
@@ -490,7 +492,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Most refusals pass: there is room again, or we know better where to go on.
+    /// Most refusals are temporary: space becomes free, or the position is corrected.
     fn refusal(&self, code: u64, description: String) -> Error {
         if code == INSUFFICIENT_RESOURCES {
             let what = "its max_msg_size is too small; set it to 524288 or more".to_owned();
@@ -518,13 +520,13 @@ fn create(
     let config = settings.configuration(&options.stream);
     match session.api.request(&mut session.client, &what, &config) {
         Ok(_) => {}
-        // Not enough servers for now.
+        // Too few servers at the moment.
         Err(nats::Error::JetStream {
             code: NO_PEERS,
             description,
             ..
         }) => return Err(passing(NO_PEERS, description)),
-        // 503: no leader for now. All else is about the stream that was asked for.
+        // 503: no leader at the moment. Any other code concerns the stream itself.
         Err(nats::Error::JetStream {
             status,
             description,
@@ -547,7 +549,7 @@ fn settings_of(options: &Options, what: String) -> Error {
     }
 }
 
-/// Who we are, for another publisher.
+/// Identifies this publisher for others.
 fn who() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("process {} on {}", std::process::id(), host.trim())

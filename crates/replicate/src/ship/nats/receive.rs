@@ -1,5 +1,5 @@
-//! Keeps a copy of the log that a stream has. Where to begin is found by the copy's last record; what
-//! the stream has delivered before is ignored, and nothing is taken past a gap.
+//! Keeps a copy of the log in a stream. The copy's last record determines where to begin. What the
+//! stream delivers again is ignored, and nothing is accepted after a gap.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -14,29 +14,29 @@ use crate::log::Beginning;
 use crate::record::{Entry, Record};
 use crate::ship::{CopyState, Sink};
 
-/// A gap is looked for again so many times.
+/// How many times a missing record is searched for.
 const ATTEMPTS: u32 = 3;
-/// What was received is on the disk after this long, even if there is always more.
+/// Received records are on the disk after this time, even if more keep arriving.
 const SYNC: Duration = Duration::from_millis(500);
 
-/// How far it is.
+/// The progress of receiving.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// The copy has all records up to this one.
     pub number: u64,
-    /// The last epoch that the copy has.
+    /// The last epoch of the copy.
     pub epoch: u64,
     pub messages: u64,
-    /// Records that were there already.
+    /// Records that the copy had already.
     pub duplicates: u64,
-    /// Messages that the stream has and that were not received yet.
+    /// Messages of the stream that were not received yet.
     pub pending: u64,
     pub foreign: ForeignMessages,
-    /// How many times the stream was searched again, after something went wrong.
+    /// How many times the stream was searched again after an error.
     pub retries: u64,
-    /// The server that we are connected to.
+    /// The server that is connected.
     pub server: Option<String>,
-    /// What is waited for, if nothing can be received.
+    /// The reason for waiting, if nothing can be received.
     pub waiting: Option<String>,
 }
 
@@ -47,20 +47,20 @@ pub struct Receiver {
     session: Option<Session>,
     servers: Servers,
     consumer: Option<OrderedConsumer>,
-    /// Of a record that comes in parts.
+    /// The bytes of a record that arrives in parts.
     part: Vec<u8>,
-    /// Messages up to this one were looked at; those before are not counted again.
+    /// Messages up to this one were examined. They are not counted again.
     looked_at: u64,
-    /// Gaps that were met at one place.
+    /// The number of gaps met at one position.
     gaps: u32,
-    /// Since when there is something to be synced.
+    /// Since when there is something to sync.
     unsynced: Option<Instant>,
     patience: Backoff,
     progress: Progress,
 }
 
 impl Receiver {
-    /// Nothing is asked of a server yet.
+    /// Creates a receiver without contacting a server.
     pub fn new(sink: Sink, options: Options) -> Self {
         Self {
             options,
@@ -77,12 +77,12 @@ impl Receiver {
         }
     }
 
-    /// Receives what there is, or waits for a message at most this long. What was received before it
-    /// waits is on the disk then. What passes is waited for, for ever, and said in
-    /// [`Progress::waiting`].
+    /// Receives the available messages, or waits at most this long for one. Everything received
+    /// earlier is on the disk before it waits. It retries temporary errors without limit, and
+    /// reports them in [`Progress::waiting`].
     ///
     /// # Errors
-    /// [`Error`], for what does not pass by itself.
+    /// [`Error`] for errors that do not pass by themselves.
     pub fn step(&mut self, wait: Duration) -> Result<Progress, Error> {
         let left = self.patience.remaining();
         if !left.is_zero() {
@@ -99,12 +99,12 @@ impl Receiver {
         Ok(self.progress.clone())
     }
 
-    /// The term of the copy's last record; zero if there is none.
+    /// The term of the copy's last record, or zero if there is none.
     pub fn term(&self) -> u64 {
         self.sink.held().map_or(0, |held| held.term)
     }
 
-    /// Removes what the copy has: it begins with the stream's beginning then.
+    /// Removes the contents of the copy, which then begins with the start of the stream.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -118,7 +118,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns when all that was received survives a loss of power.
+    /// Returns when everything received survives a power failure.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -135,7 +135,7 @@ impl Receiver {
 
     fn recover(&mut self, error: Error) -> Result<(), Error> {
         if !error.passes() {
-            // What is whole before it stays.
+            // The whole records before it stay.
             self.sync()?;
             return Err(error);
         }
@@ -191,7 +191,7 @@ impl Receiver {
     }
 
     /// # Errors
-    /// [`nats::Error::Timeout`] if the consumer has gone quiet: its server may be dead.
+    /// [`nats::Error::Timeout`] if the consumer has gone quiet, because its server may be dead.
     fn listening(&mut self) -> Result<(), Error> {
         match &self.consumer {
             Some(consumer) if consumer.is_lost() => {
@@ -216,8 +216,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sequence number of the message that has the beginning of the copy's last record, or to begin with; none if
-    /// there is no stream.
+    /// The sequence number of the message that has the beginning of the copy's last record, or of
+    /// the first message for an empty copy. `None` if there is no stream.
     fn find(&mut self) -> Result<Option<u64>, Error> {
         let (Some(session), options) = (&mut self.session, &self.options) else {
             return Ok(None);
@@ -246,7 +246,8 @@ impl Receiver {
         Ok(Some(found))
     }
 
-    /// The stream has less than the copy: its end was lost, or it is that of another history.
+    /// Compares the end of a stream that has less than the copy: either its end was lost, or it has
+    /// another history.
     ///
     /// # Errors
     /// [`Error::Diverged`]
@@ -257,7 +258,7 @@ impl Receiver {
         let Some(end) = session.last(options, all)? else {
             return Ok(());
         };
-        // The first part says of when the record is.
+        // Only the first part contains the time of the record.
         let head = session.head(options, all, &end)?;
         self.compare(&head.unwrap_or(end))
     }
@@ -330,13 +331,14 @@ impl Receiver {
             self.progress.foreign.add(error);
         }
         if self.sink.held().is_none() {
-            // The key may be another than the publisher's.
+            // The key may differ from the publisher's.
             self.progress.waiting = Some(error.to_string());
         }
         Ok(())
     }
 
-    /// Whether the stream still begins with the copy's log: a message of another one is somebody else's then.
+    /// Whether the stream still begins with the copy's log. If it does, a message of another log is
+    /// foreign.
     fn goes_on_with(&mut self, held: &CopyState) -> Result<bool, Error> {
         let (Some(session), options) = (&mut self.session, &self.options) else {
             return Ok(false);
@@ -347,7 +349,8 @@ impl Receiver {
         }
     }
 
-    /// What is here already comes again after a purge, or it is of another history that is not as far as the copy.
+    /// Compares a record that the copy has already: it comes again after a purge, or is from
+    /// another history that is behind the copy.
     ///
     /// # Errors
     /// [`Error::Diverged`]
@@ -356,7 +359,7 @@ impl Receiver {
             return Ok(());
         };
         let Beginning { folded, .. } = message.beginning;
-        // What was folded has its own numbers, up to the epoch that is the last of it.
+        // Folded records have their own numbers, up to the base's last epoch.
         let others = message.beginning != held.beginning && number < folded;
         if others || number > held.number {
             return Ok(());
@@ -365,7 +368,7 @@ impl Receiver {
     }
 
     /// # Errors
-    /// [`Error::Diverged`] if the copy's record with this number is of another time.
+    /// [`Error::Diverged`] if the copy's record with this number has another time.
     fn same(&mut self, number: u64, at_ns: u64) -> Result<(), Error> {
         match self.sink.written_at(number)? {
             Some(own) if own != at_ns => Err(Error::Diverged {
@@ -376,7 +379,7 @@ impl Receiver {
         }
     }
 
-    /// Joins the parts of the record that is due.
+    /// Joins the parts of the next record.
     fn join(
         &mut self,
         stored: &StoredMessage,
@@ -426,7 +429,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The record that is due has not come: searches again, for some times.
+    /// Searches again for the next record, which is missing. The number of attempts is limited.
     fn gap(&mut self, number: u64) -> Result<(), Error> {
         self.gaps += 1;
         self.consumer = None;
@@ -440,7 +443,7 @@ impl Receiver {
     }
 }
 
-/// Whether a copy, or one that is begun, can go on with a stream that has this first message.
+/// Checks that a copy, or a new one, can continue with a stream whose first message is this.
 fn begins(message: &Message, held: Option<&CopyState>, options: &Options) -> Result<(), Error> {
     let begin = Place::behind(message.beginning.first.saturating_sub(1));
     let due = match held {
@@ -459,7 +462,7 @@ fn begins(message: &Message, held: Option<&CopyState>, options: &Options) -> Res
     Ok(())
 }
 
-/// Whether the message's log is the copy's, and the numbers mean the same in both.
+/// Checks that the message is of the copy's log, and that the numbers mean the same in both.
 fn same_log(message: &Message, held: &CopyState, options: &Options) -> Result<(), Error> {
     let Beginning { id, folded, .. } = message.beginning;
     let stream = || options.stream.clone();

@@ -1,4 +1,4 @@
-//! A connection to the servers of a stream, and what both ends do with it.
+//! A connection to the servers of a stream, and the operations that both ends need.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,21 +9,22 @@ use super::message::{self, Message, Place};
 use super::{Error, Options};
 use crate::log::Id;
 
-/// So many messages in a row that are no part of a log are passed over in search of one that is.
+/// How many consecutive foreign messages are skipped in search of one that is part of a log.
 const SEARCH_LIMIT: u64 = 1024;
 
-/// The servers of a stream, beside those that were named.
+/// The servers of a stream in addition to the configured ones.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
-    /// Those that others told of.
+    /// Servers that others have announced.
     known: Vec<String>,
-    /// The last one that did not answer in time.
+    /// The last server that did not answer in time.
     silent: Option<String>,
 }
 
 impl Servers {
-    /// Ends a session that is of no more use: its connection is broken, or its server gives no answer. One that hangs, or
-    /// whose machine is gone, may keep the connection for ever.
+    /// Ends a session that is no longer usable, because its connection is broken or its server does
+    /// not answer. A server that hangs, or whose machine is gone, may keep the connection open
+    /// forever.
     pub(super) fn leave(&mut self, session: &mut Option<Session>, error: &Error) {
         match error {
             Error::Nats(nats::Error::Connection { .. }) => *session = None,
@@ -36,7 +37,7 @@ impl Servers {
         }
     }
 
-    /// All of them, in the order in which they are tried: those that follow the silent one first, which comes last.
+    /// All servers in the order in which they are tried. The one that did not answer comes last.
     fn in_order(&self, named: &[String]) -> Vec<String> {
         let mut all = named.to_vec();
         for server in &self.known {
@@ -52,7 +53,7 @@ impl Servers {
     }
 }
 
-/// A client that knows the stream.
+/// A client with the name of the stream.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
@@ -60,7 +61,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Tries each server that was named, and those that they told of.
+    /// Tries each configured server and each server that they have announced.
     pub(super) fn open(options: &Options, servers: &mut Servers) -> Result<Self, Error> {
         let mut connect = options.connect.clone();
         connect.servers = servers.in_order(&connect.servers);
@@ -72,7 +73,7 @@ impl Session {
         })
     }
 
-    /// What the stream is; none if there is none.
+    /// The stream, or `None` if it does not exist.
     pub(super) fn stream(&mut self, options: &Options) -> Result<Option<nats::Stream>, Error> {
         let stream = self.api.stream(&mut self.client, &options.stream)?;
         match stream {
@@ -84,7 +85,7 @@ impl Session {
         }
     }
 
-    /// The message with this sequence number or, if there is none, the next one.
+    /// The message with this sequence number, or the next one.
     pub(super) fn stored(
         &mut self,
         options: &Options,
@@ -94,7 +95,8 @@ impl Session {
         Ok(api.message(&mut self.client, stream, sequence)?)
     }
 
-    /// The first message from this sequence number on that is part of a log; none if the next [`SEARCH_LIMIT`] are not.
+    /// The first message from this sequence number on that is part of a log. `None` if the next
+    /// [`SEARCH_LIMIT`] are not.
     pub(super) fn message(
         &mut self,
         options: &Options,
@@ -113,7 +115,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether the first message of the stream that is part of a log is of this one.
+    /// Whether the first message of the stream that is part of a log belongs to this log.
     pub(super) fn begins_with(
         &mut self,
         options: &Options,
@@ -124,7 +126,8 @@ impl Session {
         Ok(first.is_some_and(|(_, message)| message.beginning.id == *log))
     }
 
-    /// The last of these messages that is part of a log; none if the last [`SEARCH_LIMIT`] are not.
+    /// The last of these messages that is part of a log. `None` if the last [`SEARCH_LIMIT`] are
+    /// not.
     pub(super) fn last(
         &mut self,
         options: &Options,
@@ -140,8 +143,9 @@ impl Session {
         Ok(None)
     }
 
-    /// The sequence number of the first of these messages that has something of a record; what is behind them if none
-    /// has. Where the record came in parts, that is the first part, which says of when it is.
+    /// The sequence number of the first of these messages that has something of a record, or the
+    /// end of the range if none has. If the record arrived in parts, this is the first part, which
+    /// contains its time.
     pub(super) fn search(
         &mut self,
         options: &Options,
@@ -149,7 +153,7 @@ impl Session {
         number: u64,
     ) -> Result<u64, Error> {
         let before = Place::behind(number.saturating_sub(1));
-        // It is at `low` or behind it, and not behind `high`.
+        // The message is at `low` or after it, and not after `high`.
         let (mut low, mut high) = (all.start, all.end);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -163,7 +167,7 @@ impl Session {
         Ok(low)
     }
 
-    /// For a later part of a record, the message that has its first part; none for any other.
+    /// For a later part of a record, the message with its first part. `None` for any other message.
     pub(super) fn head(
         &mut self,
         options: &Options,
@@ -178,7 +182,7 @@ impl Session {
         Ok(head.map(|(_, message)| message))
     }
 
-    /// Waits for whatever comes first from the servers or to the descriptor.
+    /// Waits until the servers send something or the descriptor is readable.
     pub(super) fn wait(
         &self,
         other: std::os::fd::BorrowedFd<'_>,
@@ -195,7 +199,7 @@ impl Session {
     }
 }
 
-/// What a stored message says.
+/// Decodes a stored message.
 pub(super) fn open(stored: &StoredMessage, options: &Options) -> Result<Message, Error> {
     let (stream, sequence) = (options.stream.clone(), stored.sequence);
     message::open(&stored.body, options.key.as_ref()).map_err(|wrong| match wrong {

@@ -1,18 +1,19 @@
-//! What a stream must be so that it loses nothing, and how it is made where there is none.
+//! The settings that a stream needs to lose nothing, and the creation of a missing stream.
 
 use serde_json::{Value, json};
 
-/// Nanoseconds in which a message that is sent again is known by its id.
+/// How long the servers recognise a repeated message by its id, in nanoseconds.
 const DUPLICATES: u64 = 120_000_000_000;
 
-/// What a publisher asks of the stream.
+/// The publisher's requirements for the stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many servers keep it, 1 to 5.
+    /// The number of servers that store the stream, 1 to 5.
     pub replicas: u8,
-    /// When it is full, nothing more is published; none for as much as the servers have room for.
+    /// The size limit in bytes. When the stream is full, nothing more is published. `None` for the
+    /// servers' limit.
     pub max_bytes: Option<u64>,
-    /// Whether a stream may be used that can lose messages.
+    /// Whether to accept a stream that can lose messages.
     pub allow_loss: bool,
 }
 
@@ -27,7 +28,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The configuration of a new stream. What finds no room is refused, and not dropped.
+    /// The configuration of a new stream. A full stream refuses messages instead of dropping old
+    /// ones.
     pub(super) fn configuration(&self, stream: &str) -> Value {
         json!({
             "name": stream,
@@ -49,7 +51,7 @@ impl Settings {
     }
 
     /// # Errors
-    /// What has to be changed of a stream that is there.
+    /// Names the settings of an existing stream that have to be changed.
     pub(super) fn check(&self, config: &Value) -> Result<(), String> {
         if config["mirror"].is_object() || config["sources"].is_array() {
             return Err("it is a copy of another stream; publish to that one".to_owned());
@@ -74,7 +76,7 @@ impl Settings {
     }
 }
 
-/// The subject that a stream takes.
+/// The subject of a stream.
 pub(super) fn published(config: &Value) -> Option<&str> {
     match config["subjects"].as_array().map(Vec::as_slice) {
         Some([Value::String(subject)]) if !subject.contains(['*', '>']) => Some(subject),
@@ -82,17 +84,17 @@ pub(super) fn published(config: &Value) -> Option<&str> {
     }
 }
 
-/// The subject of a stream that we make.
+/// The subject of a stream that we create.
 pub(super) fn subject(stream: &str) -> String {
     format!("lowroad.log.{stream}")
 }
 
-/// Where the stream's publisher says that it is there.
+/// The subject on which the stream's publisher answers.
 pub(super) fn presence(stream: &str) -> String {
     format!("lowroad.publisher.{stream}")
 }
 
-/// What it should be instead of what it is.
+/// The settings with which the stream can lose messages, and what they should be.
 fn losses(config: &Value) -> Vec<&'static str> {
     let text = |name: &str| config[name].as_str().unwrap_or_default();
     let limited = |name: &str| config[name].as_i64().is_some_and(|limit| limit > 0);

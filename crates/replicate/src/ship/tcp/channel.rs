@@ -1,4 +1,4 @@
-//! Messages through TLS on a socket that never waits: who polls it decides for how long.
+//! Messages over TLS on a non-blocking socket. The caller that polls it decides how long to wait.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use rustls::Connection;
 use super::Error;
 use super::message::{Inbox, Message};
 
-/// How often the socket is read in a step: what is there beyond waits in the kernel.
+/// How many times the socket is read in a step. The kernel buffers the rest.
 const READS: usize = 32;
 
 #[derive(Debug)]
@@ -19,18 +19,19 @@ pub(super) struct Channel {
     stream: TcpStream,
     tls: Connection,
     inbox: Inbox,
-    /// What was said and is not encrypted yet; what comes before `used` is.
+    /// Bytes to send. Those before `used` are encrypted already.
     out: Vec<u8>,
     used: usize,
-    /// The other end has said its last.
+    /// The other end has closed the connection.
     closed: bool,
-    /// When something was read, and when something was written or there was nothing to write.
+    /// When something was last read, and when something was last written or there was nothing to
+    /// write.
     heard: Instant,
     moved: Instant,
 }
 
 impl Channel {
-    /// For messages of at most this many bytes from the other end.
+    /// Creates a channel that accepts messages of at most this many bytes.
     pub(super) fn new(stream: TcpStream, tls: Connection, largest: usize) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -58,7 +59,7 @@ impl Channel {
         message.put(&mut self.out);
     }
 
-    /// How many bytes were said and wait for the other end to read.
+    /// The number of bytes that wait for the other end to read them.
     pub(super) fn waiting(&self) -> usize {
         self.out.len() - self.used
     }
@@ -66,7 +67,7 @@ impl Channel {
     /// The next message that has arrived.
     ///
     /// # Errors
-    /// [`Error::Malformed`]; [`Error::Closed`] behind the last one.
+    /// [`Error::Malformed`]; [`Error::Closed`] after the last message.
     pub(super) fn hear(&mut self) -> Result<Option<Message>, Error> {
         match self.inbox.take()? {
             None if self.closed => Err(Error::Closed),
@@ -74,17 +75,17 @@ impl Channel {
         }
     }
 
-    /// Reads and writes what can be without waiting; whether something was read.
+    /// Reads and writes as much as possible without waiting. Returns whether something was read.
     pub(super) fn step(&mut self) -> Result<bool, Error> {
         let read = self.read();
-        // An alert tells the other end why, if it can still be told.
+        // An alert tells the other end the reason, if it can still be sent.
         let written = self.write();
         let read = read?;
         written?;
         Ok(read)
     }
 
-    /// What to poll the socket for.
+    /// The events to poll the socket for.
     pub(super) fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::POLLIN;
         flags.set(
@@ -95,7 +96,8 @@ impl Channel {
     }
 
     /// # Errors
-    /// [`Error::Silent`] or [`Error::Stalled`] if the other end has said, or read, nothing for so long.
+    /// [`Error::Silent`] or [`Error::Stalled`] if the other end has sent or read nothing for this
+    /// long.
     pub(super) fn alive(&self, silence: Duration) -> Result<(), Error> {
         if self.interest().contains(PollFlags::POLLOUT) && self.moved.elapsed() > silence {
             return Err(Error::Stalled(silence));
@@ -106,10 +108,10 @@ impl Channel {
         Ok(())
     }
 
-    /// The last word.
+    /// Sends a closing alert.
     pub(super) fn close(&mut self) {
         self.tls.send_close_notify();
-        // Who does not read it sees the end of the connection.
+        // If the other end does not read it, it sees the end of the connection.
         let _ = self.write();
     }
 

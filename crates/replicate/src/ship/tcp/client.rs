@@ -1,5 +1,5 @@
-//! The replica's end: connects, and connects again, and keeps a copy of the log. What has arrived is
-//! made durable at once for all of it, and only then said to have been received.
+//! The replica's end: connects, reconnects, and keeps a copy of the log. Everything that has
+//! arrived is made durable together, and only then acknowledged.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -19,11 +19,11 @@ use super::{Error, Limits};
 use crate::record::Record;
 use crate::ship::Sink;
 
-/// What arrives before it is made durable, in bytes: more waits in the kernel.
+/// How many bytes arrive before they are made durable. The kernel buffers the rest.
 const BATCH: usize = 8 << 20;
-/// For how long a connection may take to be made.
+/// The time limit for a connection attempt.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Between attempts: at first, and at most.
+/// The shortest and the longest delay between attempts.
 const MIN_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
@@ -64,32 +64,32 @@ impl Peer {
     }
 }
 
-/// How it is with the copy.
+/// The state of the copy.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Whether records can arrive now.
     pub connected: bool,
-    /// The last record and epoch that are on the disk.
+    /// The last record and epoch on the disk.
     pub number: u64,
     pub epoch: u64,
-    /// How far the source was when it last said so.
+    /// The head of the source's log as it was last reported.
     pub tip: Tip,
-    /// Since the start: connections made, records written, those that were here already, and files'
-    /// bytes in records.
+    /// Counted since the start: connections made, records written, records that the copy had
+    /// already, and bytes of files in records.
     pub connects: u64,
     pub records: u64,
     pub repeated: u64,
     pub bytes: u64,
-    /// How often the copy was replaced.
+    /// How many times the copy was replaced.
     pub replaced: u64,
-    /// What went wrong last, and is being tried again.
+    /// The last error, if the operation is being retried.
     pub trouble: Option<String>,
 }
 
-/// How long a client waits for things.
+/// The time limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
-    /// How often it says that it is there, and for how long the server may not.
+    /// How often it sends a message, and how long the server may be silent.
     pub beat: Duration,
     pub silence: Duration,
     /// The longest time between two attempts.
@@ -112,13 +112,13 @@ pub struct Client {
     peer: Peer,
     tls: Arc<ClientConfig>,
     sink: Sink,
-    /// Whether a copy that cannot go on is replaced.
+    /// Whether to replace a copy that cannot continue.
     fresh: bool,
-    /// Whether a copy that is ahead of a promoted source gives up what that does not have.
+    /// Whether a copy that is ahead of a promoted source drops what the source does not have.
     rollback: bool,
     waits: Waits,
     session: Option<Session>,
-    /// Not before this is another connection tried.
+    /// The earliest time of the next connection attempt.
     again: Instant,
     attempts: u32,
     progress: Progress,
@@ -129,11 +129,11 @@ struct Session {
     channel: Channel,
     begun: Option<Handshake>,
     beat: Instant,
-    /// Of records that are not durable yet.
+    /// Bytes of records that are not durable yet.
     unsynced: usize,
 }
 
-/// What has been said until now.
+/// The state of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handshake {
     Welcome,
@@ -141,8 +141,8 @@ enum Handshake {
 }
 
 impl Client {
-    /// Keeps a copy in this folder, which is made if there is none. With `fresh`, a copy that cannot go
-    /// on is replaced.
+    /// Keeps a copy in this folder, which is created if there is none. With `fresh`, a copy that
+    /// cannot continue is replaced.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -156,7 +156,7 @@ impl Client {
         Ok(Self::of(Sink::open(to)?, peer, tls, fresh, waits))
     }
 
-    /// As [`Self::open`], for a copy that is open already.
+    /// As [`Self::open`], for a copy that is already open.
     pub fn of(sink: Sink, peer: Peer, tls: Arc<ClientConfig>, fresh: bool, waits: Waits) -> Self {
         let mut client = Self {
             peer,
@@ -174,17 +174,17 @@ impl Client {
         client
     }
 
-    /// Gives up epochs that a promoted source does not have.
+    /// Allows the copy to drop epochs that a promoted source does not have.
     #[must_use]
     pub fn with_rollback(self, rollback: bool) -> Self {
         Self { rollback, ..self }
     }
 
-    /// Does what there is to do, and waits for more to do this long at most; longer only for the disk,
-    /// and while a connection is made. What goes wrong and may go away is in the progress.
+    /// Does the pending work, and waits at most this long for more. Disk writes and a connection
+    /// attempt may take longer. Temporary errors are reported in the progress.
     ///
     /// # Errors
-    /// Those that do not heal.
+    /// Errors that do not pass by themselves.
     pub fn poll(&mut self, at_most: Duration) -> Result<&Progress, Error> {
         let done = match self.session.take() {
             Some(mut session) => {
@@ -201,7 +201,7 @@ impl Client {
                 tracing::warn!("{error}: beginning afresh");
                 self.sink.clear()?;
                 self.progress.replaced += 1;
-                // The source says anew how far it is.
+                // The source reports its head again after a reconnect.
                 self.progress.tip = Tip::default();
                 self.reached();
                 Ok(())
@@ -219,7 +219,7 @@ impl Client {
         Ok(&self.progress)
     }
 
-    /// Makes what has arrived durable: at the end.
+    /// Makes everything that has arrived durable, before the end.
     ///
     /// # Errors
     /// [`Error::Log`]
@@ -239,7 +239,7 @@ impl Client {
         session.is_some_and(|session| session.begun == Some(Handshake::Records))
     }
 
-    /// With what is on the disk.
+    /// Updates the progress with what is on the disk.
     fn reached(&mut self) {
         let held = self.sink.held();
         self.progress.number = held.map_or(0, |held| held.number);
@@ -253,7 +253,8 @@ impl Client {
         }
     }
 
-    /// Twice as long as the last time, and up to half of it less: replicas do not all come at once.
+    /// Doubles the delay and subtracts up to half of it at random, so that replicas do not all
+    /// connect at once.
     fn wait(&mut self) {
         let longest = MIN_DELAY * 2_u32.saturating_pow(self.attempts.min(16));
         let longest = longest.min(self.waits.again);
@@ -268,7 +269,8 @@ impl Client {
             return Ok(());
         }
         thread::sleep(left);
-        // What found no room on the disk waits; the server is asked for no more before it has some.
+        // Records that did not fit on the disk wait in memory. The server sends no more until the
+        // disk has space.
         self.sink.sync()?;
         self.reached();
         let unnamed = |_| Error::NotTrusted(format!("{} is no name", self.peer.host));
@@ -303,7 +305,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes what has arrived, as much as is made durable at once.
+    /// Takes as many of the arrived records as are made durable together.
     fn take(&mut self, session: &mut Session, at_most: Duration) -> Result<(), Error> {
         let at_most = at_most.min(self.waits.beat);
         let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
@@ -323,7 +325,7 @@ impl Client {
         self.hear(session).map(drop)
     }
 
-    /// Whether there was anything.
+    /// Processes a message. Returns whether there was one.
     fn hear(&mut self, session: &mut Session) -> Result<bool, Error> {
         let mut any = false;
         while let Some(message) = session.channel.hear()? {
@@ -366,7 +368,7 @@ impl Client {
         Ok(())
     }
 
-    /// A source of an earlier term goes on with a history that was left.
+    /// Refuses a source of an earlier term, which continues an abandoned history.
     fn check_term(&self, term: u64) -> Result<(), Error> {
         let held = self.sink.held().map_or(0, |held| held.term);
         match term < held {
@@ -375,7 +377,8 @@ impl Client {
         }
     }
 
-    /// Gives up what a promoted source does not have: records that are in no epoch, or all if that is allowed.
+    /// Drops what a promoted source does not have: records that are in no epoch, or all of them if
+    /// that is allowed.
     fn rewind(&mut self, fork: Fork) -> Result<(), Error> {
         let held = self.sink.held().ok_or(InvalidMessage::NotDue)?;
         self.check_term(fork.term)?;
@@ -401,7 +404,7 @@ impl Client {
 
     fn write(&mut self, session: &mut Session, record: &Record) -> Result<(), Error> {
         let bytes = record.bytes();
-        // Also one that finds no room is to be made durable.
+        // A record that does not fit on the disk also has to be made durable.
         session.unsynced += bytes + BESIDES;
         if self.sink.receive(record)? {
             self.progress.records += 1;
@@ -413,7 +416,7 @@ impl Client {
     }
 }
 
-/// Whether another copy would not be refused.
+/// Whether another copy would be accepted.
 fn is_of_the_copy(error: &Error) -> bool {
     use Reason::{Compacted, Diverged, OtherLog};
     matches!(

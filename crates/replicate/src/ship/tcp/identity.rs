@@ -1,5 +1,4 @@
-//! Who may connect: certificates and keys from files in PEM, and TLS 1.3 made of them. Both ends show
-//! a certificate.
+//! Loads certificates and keys from PEM files for TLS 1.3. Both ends present a certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +17,11 @@ use super::Error;
 /// The files that an end needs.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// Its own certificate, followed by those between it and the authority, if any.
+    /// Its own certificate, followed by intermediate certificates, if any.
     pub certificate: PathBuf,
-    /// The key of it, readable by its owner only.
+    /// The private key, readable only by its owner.
     pub key: PathBuf,
-    /// The authority that the other end's certificate has to be from.
+    /// The authority that must have issued the other end's certificate.
     pub authority: PathBuf,
 }
 
@@ -40,7 +39,7 @@ impl Files {
             .with_client_cert_verifier(verifier)
             .with_single_cert(self.chain()?, self.key()?)
             .map_err(|error| wrong(&self.certificate, &error))?;
-        // Each connection shows its certificate: what was resumed would not.
+        // Every connection has to present its certificate. A resumed session would not.
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
@@ -78,7 +77,7 @@ impl Files {
     }
 }
 
-/// The first DNS name that a certificate is for; the beginning of its SHA-256 if it has none.
+/// The first DNS name of a certificate, or the beginning of its SHA-256 if it has none.
 pub(super) fn name(certificate: &CertificateDer<'_>) -> String {
     let parsed = webpki::EndEntityCert::try_from(certificate);
     let name = parsed

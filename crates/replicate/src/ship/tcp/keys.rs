@@ -1,4 +1,5 @@
-//! Makes certificates for set-up: a small authority, and one for the server and for each replica.
+//! Creates certificates for set-up: a small authority, and a certificate for the server and for
+//! each replica.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -39,19 +40,21 @@ impl Classify for KeysError {
     }
 }
 
-/// What to make.
+/// The certificates to create.
 #[derive(Clone, Debug)]
 pub struct KeyFiles {
-    /// Names and addresses by which replicas will call the server; no certificate for it if empty.
+    /// Names and addresses by which replicas reach the server. If empty, no server certificate is
+    /// created.
     pub server: Vec<String>,
-    /// The replicas' names; a file is named after each.
+    /// The names of the replicas. A file is named after each.
     pub clients: Vec<String>,
-    /// From this year on, the certificates are valid to the beginning of the year that is so much later.
+    /// The certificates are valid from the start of this year for this many years.
     pub years: u16,
 }
 
-/// Makes the authority in this folder if there is none, and certificates from it. Returns the files
-/// that were made; none is ever written over. Keys, and the folder, are readable by their owner only.
+/// Creates the authority in this folder if there is none, and certificates issued by it. Returns
+/// the created files. Existing files are never overwritten. Keys and the folder are readable only
+/// by their owner.
 ///
 /// # Errors
 /// [`KeysError`]
@@ -96,7 +99,8 @@ fn authority(
         }
         Err(source) => return Err(KeysError::Io { path, source }),
     };
-    // An issuer is its name and its key: whoever has the key file can make the same one again.
+    // An issuer consists of its name and its key, so the key file is enough to recreate the same
+    // one.
     let mut params = params(Vec::new(), &authority_name(&key), years)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -108,7 +112,7 @@ fn authority(
     Ok(Issuer::new(params, key))
 }
 
-/// Tells two authorities apart: certificates name the one that they are from.
+/// Distinguishes two authorities, because a certificate names its issuer.
 fn authority_name(key: &KeyPair) -> String {
     let hash = digest::digest(&digest::SHA256, key.public_key_raw());
     let digits = hash

@@ -1,95 +1,95 @@
-//! What both ends say: each message behind its length. Bytes may come from anybody: nothing is
-//! allocated for what they only claim.
+//! The messages of both ends, each with its length. The bytes are untrusted: memory is allocated
+//! only for bytes that have arrived, not for lengths that they claim.
 
 use crate::codec;
 use crate::log::{Beginning, MAX_RECORD};
 use crate::record::Record;
 use crate::ship::CopyState;
 
-/// Of the protocol: both ends must speak the same one.
+/// The version of the protocol. Both ends must use the same one.
 pub const VERSION: u16 = 2;
 
-/// The largest message that a replica says, in bytes.
+/// The largest message of a replica, in bytes.
 pub const MAX_REQUEST: usize = 256;
-/// The largest message that a server says, in bytes.
+/// The largest message of a server, in bytes.
 pub const MAX_RESPONSE: usize = MAX_RECORD + 1;
-/// What a record has besides a file's bytes, about.
+/// The approximate size of a record without a file's bytes.
 pub(super) const BESIDES: usize = 64;
-/// Of the text of a refusal, in bytes.
+/// The largest text of a refusal, in bytes.
 const MAX_TEXT: usize = 1024;
 
 const HEAD: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The server's first word, which comes only after it has accepted the certificate.
+    /// The server's first message, sent only after it has accepted the certificate.
     Welcome {
         version: u16,
     },
-    /// The replica's answer: what it has on its disk.
+    /// The replica's answer: the state of its copy on the disk.
     Hello {
         version: u16,
         held: Option<CopyState>,
     },
-    /// The term of the server's log: before the records.
+    /// The term of the server's log, sent before the records.
     Term(u64),
-    /// The replica has records behind this one that the promoted source does not have.
+    /// The replica has records after this one that the promoted source does not have.
     Rewind(Fork),
-    /// The records that follow are those of the log that begins so, behind what the replica has.
+    /// The beginning of the log of the records that follow, which continue the replica's copy.
     Begin(Beginning),
     Record(Record),
-    /// The last record and epoch that the source has; also says that the server is there.
+    /// The last record and epoch of the source. Also serves as a keepalive.
     Tip(Tip),
-    /// The last record and epoch that the replica has on its disk; also says that it is there.
+    /// The last record and epoch on the replica's disk. Also serves as a keepalive.
     Received {
         number: u64,
         epoch: u64,
     },
-    /// Nothing follows.
+    /// The server refuses; no more messages follow.
     Refused {
         reason: Reason,
         text: String,
     },
 }
 
-/// Where a promoted tree has gone on with a log.
+/// The point at which a promoted tree has continued a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork {
     pub term: u64,
-    /// The last epoch before, its record, and when that was written, in nanoseconds since 1970.
+    /// The last epoch before it, its record, and when that was written, in nanoseconds since 1970.
     pub epoch: u64,
     pub number: u64,
     pub at_ns: u64,
 }
 
-/// How far the source is.
+/// The head of the source's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tip {
     pub number: u64,
-    /// Zero before the first, or while it is not known.
+    /// Zero before the first, or while it is unknown.
     pub epoch: u64,
 }
 
 /// Why a server ships nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It speaks another version of the protocol.
+    /// The replica uses another version of the protocol.
     Version,
-    /// What comes next was compacted away.
+    /// The next records have been compacted away.
     Compacted,
-    /// The copy is one of another log.
+    /// The copy is of another log.
     OtherLog,
-    /// The copy has another record under the same number, or more than there are.
+    /// The copy has another record under the same number, or more records than the source.
     Diverged,
-    /// It has as many replicas as it takes.
+    /// The server has reached its limit of replicas.
     Full,
-    /// It cannot read its log.
+    /// The server cannot read its log.
     Source,
-    /// The copy is of a later term.
+    /// The copy has a later term.
     Term,
 }
 
-/// Bytes that are no message.
+/// Bytes that are not a valid message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMessage {
     #[error("a message of {0} bytes, which is too long")]
@@ -124,7 +124,7 @@ impl Message {
         let start = to.len();
         to.extend([0; HEAD]);
         self.put_body(to);
-        // Records are no larger than the log takes: a length fits.
+        // Records are limited by the log, so the length fits.
         let length = u32::try_from(to.len() - start - HEAD).unwrap_or(u32::MAX);
         if let Some(head) = to.get_mut(start..start + HEAD) {
             head.copy_from_slice(&length.to_le_bytes());
@@ -185,7 +185,7 @@ impl Message {
     }
 
     /// # Errors
-    /// [`InvalidMessage`], unless the bytes are one message and nothing else.
+    /// [`InvalidMessage`] unless the bytes are exactly one message.
     pub fn get(bytes: &[u8]) -> Result<Self, InvalidMessage> {
         let mut from = Cursor(bytes);
         let message = match from.u8()? {
@@ -238,7 +238,7 @@ impl Reason {
         Self::Term,
     ];
 
-    /// What a user is told.
+    /// The text for the user.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Version => "the server speaks another version of the protocol",
@@ -275,7 +275,7 @@ impl Reason {
     }
 }
 
-/// Bytes as they arrive, and the messages in them.
+/// Received bytes, and the messages in them.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -284,7 +284,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// For messages of at most this many bytes.
+    /// Creates an inbox for messages of at most this many bytes.
     pub fn new(largest: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -299,10 +299,10 @@ impl Inbox {
         self.bytes.extend(bytes);
     }
 
-    /// The next message that is whole.
+    /// The next complete message.
     ///
     /// # Errors
-    /// [`InvalidMessage`]; nothing that follows can be understood then.
+    /// [`InvalidMessage`]. Nothing after it can be decoded.
     pub fn take(&mut self) -> Result<Option<Message>, InvalidMessage> {
         let rest = self.bytes.get(self.used..).unwrap_or_default();
         let Some((head, rest)) = rest.split_first_chunk::<HEAD>() else {
@@ -320,7 +320,7 @@ impl Inbox {
         if self.used == self.bytes.len() {
             self.used = 0;
             self.bytes.clear();
-            // A large record's room is not kept for the small ones that follow.
+            // The memory of a large record is not kept for the small ones that follow.
             self.bytes.shrink_to(256 << 10);
         }
         Ok(Some(message))
@@ -380,7 +380,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What a terminal may show: it comes from another machine.
+    /// Only printable characters, because the text comes from another machine.
     fn text(&mut self) -> Result<String, InvalidMessage> {
         let bytes = self.rest();
         if bytes.len() > MAX_TEXT {

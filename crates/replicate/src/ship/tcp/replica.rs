@@ -1,4 +1,5 @@
-//! One replica at the source: its certificate, what it has, and each record that it lacks.
+//! Serves one replica at the source: checks its certificate and its state, and sends the records
+//! that it lacks.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -21,22 +22,22 @@ use crate::log;
 use crate::record::Term;
 use crate::ship::{CopyState, Source};
 
-/// What may wait for a replica to read it, in bytes, before one more record is read from the log.
+/// How many bytes may wait for a replica to read them before another record is read from the log.
 const MAX_QUEUED: usize = 256 << 10;
-/// Of how many records the time is known for the lag.
+/// For how many records the time is kept to compute the lag.
 const SAMPLES: usize = 1024;
-/// For how long a refusal may take to be read.
+/// How long a refusal may take to be read.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// For how long a replica may take to give up records.
+/// How long a replica may take to drop records.
 const REWIND: Duration = Duration::from_secs(60);
 
-/// What others know of a replica's thread.
+/// The shared state of a replica's thread.
 #[derive(Debug)]
 pub(super) struct Link {
     address: SocketAddr,
     name: String,
-    /// A byte wakes the thread.
+    /// A byte written here wakes the thread.
     waker: UnixStream,
     reached: Mutex<ReplicaPosition>,
 }
@@ -45,7 +46,7 @@ pub(super) struct Link {
 struct ReplicaPosition {
     number: u64,
     epoch: u64,
-    /// Numbers and times of records that were sent: of every so many if there are many.
+    /// Numbers and times of sent records. If there are many, only a sample of them.
     sent: VecDeque<(u64, u64)>,
     every: u64,
     skipped: u64,
@@ -57,7 +58,7 @@ impl Link {
     }
 
     pub(super) fn wake(&self) {
-        // A full pipe wakes as well as another byte.
+        // If the pipe is full, the thread wakes up anyway.
         let _ = (&self.waker).write(&[0]);
     }
 
@@ -112,7 +113,8 @@ impl ReplicaPosition {
     }
 }
 
-/// Until the replica goes, or the server stops. `link` is set once it has shown its certificate.
+/// Serves the replica until it disconnects or the server stops. `link` is set once its certificate
+/// is accepted.
 pub(super) fn serve(
     shared: &Shared,
     stream: TcpStream,
@@ -196,7 +198,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// What the replica has.
+    /// The state of the replica's copy.
     fn hello(&mut self, late: Instant) -> Result<Option<CopyState>, Error> {
         let held = loop {
             match self.channel.hear()? {
@@ -242,7 +244,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Says why, if something is to be said, and waits a little for it to be read.
+    /// Sends the reason, if there is one, and waits a little for it to be read.
     fn last_word(&mut self, ended: &Result<(), Error>) {
         let refusal = match ended {
             Err(Error::Refused { reason, text }) => (*reason, text.clone()),
@@ -269,13 +271,13 @@ fn reason_of(error: &log::Error) -> Reason {
     }
 }
 
-/// Where the log goes on behind what a replica has.
+/// How the log continues after the replica's last record.
 enum Continuation {
-    /// Nothing was written to it.
+    /// Nothing has been written to the log.
     Nothing,
-    /// And where that log begins, and its term.
+    /// The source of the records, the beginning of its log, and its term.
     Source(Box<Source>, log::Beginning, u64),
-    /// Earlier than where the replica ends.
+    /// The log forks before the replica's last record.
     Fork(Fork),
 }
 
@@ -313,14 +315,14 @@ fn find(folder: &Path, held: Option<CopyState>) -> Result<Continuation, Error> {
             at_ns: term.epoch_ns,
         }));
     }
-    // Records before the one that a log was folded up to are the same only in the same fold.
+    // Records before the last folded one are the same only if both logs were folded alike.
     if held.number < beginning.folded && held.beginning != beginning {
         let (last, folded) = (held.number, beginning.folded);
         let text = format!("it ends with record {last}, the source begins with {folded}");
         return refused(Reason::Compacted, text);
     }
     let mut source = Source::of(folder, held.number.saturating_sub(1), &held.beginning)?;
-    // It may have been compacted once more meanwhile.
+    // The log may have been compacted again meanwhile.
     let beginning = source.beginning()?.unwrap_or(beginning);
     let number = held.number;
     match source.read()? {
@@ -332,7 +334,7 @@ fn find(folder: &Path, held: Option<CopyState>) -> Result<Continuation, Error> {
     }
 }
 
-/// Lets the channel read and write, and waits for it, or for a wake-up, until then at most.
+/// Lets the channel read and write. Waits for it or a wake-up until the given time at most.
 fn turn(
     shared: &Shared,
     channel: &mut Channel,
@@ -347,7 +349,7 @@ fn turn(
     if shared.stops() {
         return Err(Error::Closed);
     }
-    // Without a wake-up, looks itself whether the server stops.
+    // Without wake-ups, it has to check by itself whether the server stops.
     let at_most = if wakes.is_some() {
         left
     } else {

@@ -1,5 +1,5 @@
-//! The source's end: listens, gives each replica a thread that reads the log for it, and wakes them
-//! when there is more of it. Nothing of one replica waits for another.
+//! The source's end: listens, starts a thread for each replica that reads the log for it, and wakes
+//! the threads when the log grows. Replicas do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -20,24 +20,24 @@ use crate::log;
 use crate::record::Entry;
 use crate::ship::{Source, Watch};
 
-/// How long threads wait before they look whether the server ends.
+/// How long threads wait before they check whether the server stops.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a server takes.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Replicas at once: each has a thread, and room for two records.
+    /// The most replicas at once. Each has a thread and memory for two records.
     pub replicas: usize,
-    /// Connections that have not shown a certificate yet: for one more, the oldest is closed of the address that has
-    /// the most of them.
+    /// The most connections that have not presented a certificate yet. For a further one, the
+    /// server closes the oldest connection of the address that has the most of them.
     pub strangers: usize,
-    /// For how long they may not have.
+    /// How long a connection may take to present it.
     pub handshake: Duration,
-    /// How often each end says that it is there.
+    /// How often each end sends a keepalive.
     pub beat: Duration,
-    /// For how long a replica may say, or read, nothing.
+    /// How long a replica may send or read nothing.
     pub silence: Duration,
-    /// Sends nothing before it is on the log's disk.
+    /// Send only records that are on the log's disk.
     pub synced: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// How it is with the source and its replicas.
+/// The state of the source and its replicas.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     pub tip: Tip,
@@ -65,36 +65,36 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
     pub address: SocketAddr,
-    /// Of its certificate.
+    /// The name in its certificate.
     pub name: String,
-    /// The last record and epoch that it has on its disk.
+    /// The last record and epoch on its disk.
     pub number: u64,
     pub epoch: u64,
     pub lag_records: u64,
-    /// The age of the oldest record that was sent to it and is not on its disk.
+    /// The age of the oldest record that was sent to it and is not on its disk, in milliseconds.
     pub lag_ms: u64,
 }
 
-/// Connections, by what became of them.
+/// Connections by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// That showed a certificate of the right authority.
+    /// Presented a certificate of the right authority.
     pub welcomed: u64,
-    /// Closed before they had shown one, because there were more strangers than the server takes.
+    /// Closed before that, because there were more such connections than the server allows.
     pub crowded: u64,
-    /// That showed no such certificate, spoke no TLS, or said nothing for too long.
+    /// Presented no valid certificate, did not use TLS, or sent nothing for too long.
     pub strangers: u64,
     /// Refused, with the reason.
     pub refused: u64,
-    /// That sent what is no message.
+    /// Sent a malformed message.
     pub malformed: u64,
-    /// That read or said nothing for too long.
+    /// Read or sent nothing for too long.
     pub stalled: u64,
-    /// That ended otherwise: closed, or broken.
+    /// Ended in another way: closed or broken.
     pub ended: u64,
 }
 
-/// Serves until it is dropped.
+/// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -115,23 +115,23 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The oldest first.
+    /// Connections without a certificate, oldest first.
     strangers: Vec<Stranger>,
     links: Vec<Arc<Link>>,
     counts: Counts,
     failed: Option<Error>,
 }
 
-/// A connection that has not shown a certificate yet.
+/// A connection that has not presented a certificate yet.
 #[derive(Debug)]
 struct Stranger {
     address: SocketAddr,
-    /// To close it with.
+    /// Used to close it.
     stream: TcpStream,
 }
 
 impl Server {
-    /// Serves the log in this folder, which may be empty yet.
+    /// Serves the log in this folder, which may still be empty.
     ///
     /// # Errors
     /// [`Error::Listen`], and [`Error::Log`] if there is no such folder.
@@ -178,7 +178,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -193,7 +193,7 @@ impl Server {
         }
     }
 
-    /// What ended it: the log cannot be read any more.
+    /// The error that ended it: the log cannot be read any more.
     pub fn failed(&self) -> Option<Error> {
         self.shared.state().failed.take()
     }
@@ -203,14 +203,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// How far the source is.
+    /// The head of the source's log.
     pub(super) fn tip(&self) -> Tip {
         Tip {
             number: self.number.load(Ordering::Relaxed),
@@ -222,7 +222,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// A replica has shown its certificate: no stranger any more.
+    /// Registers a replica that has presented its certificate.
     pub(super) fn welcome(&self, link: &Arc<Link>) -> Result<(), Error> {
         let mut state = self.state();
         state.forget(link.address());
@@ -236,11 +236,11 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Counts and lists are whole between any two statements.
+        // Counts and lists are consistent between any two statements, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the replicas' threads when something was written, and follows how far the log is.
+    /// Wakes the replicas' threads when something was written, and follows the head of the log.
     fn follow(&self, watch: &Watch, mut tip: Source) {
         while !self.stops() {
             let followed = self.read_tip(&mut tip).and_then(|()| {
@@ -251,7 +251,7 @@ impl Shared {
                 self.state().failed = Some(error);
                 return;
             }
-            // Before the tip is read: who is woken does not wait for that.
+            // Before the head is read, so that the woken threads do not wait for that.
             for link in &self.state().links {
                 link.wake();
             }
@@ -268,7 +268,7 @@ impl Shared {
                     }
                 }
                 Ok(None) => return Ok(()),
-                // Compacted while it was read, and further than that.
+                // The log was compacted beyond this position while it was read.
                 Err(log::Error::Compacted { .. }) => *tip = Source::late(&self.folder)?,
                 Err(error) => return Err(error.into()),
             }
@@ -286,12 +286,13 @@ impl Shared {
                 std::os::fd::AsFd::as_fd(listener),
                 PollFlags::POLLIN,
             )];
-            // Whatever it says, the socket knows.
+            // Errors show up at the socket itself.
             let _ = poll(&mut asked, timeout);
             match listener.accept() {
                 Ok((stream, address)) => threads.extend(self.admit(stream, address)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // Out of descriptors, or the other end has gone already: others wait in the kernel.
+                // Out of descriptors, or the other end is gone already. Other connections wait in
+                // the kernel.
                 Err(_) => thread::sleep(Duration::from_millis(10)),
             }
             threads.retain(|thread| !thread.is_finished());
@@ -332,7 +333,7 @@ impl Shared {
         let ended = replica::serve(self, stream, address, &mut link);
         let mut state = self.state();
         let Some(link) = link else {
-            // Who was closed for another is counted so.
+            // A connection that was closed in favour of another is counted as such.
             state.counts.strangers += u64::from(state.forget(address));
             return;
         };
@@ -342,8 +343,9 @@ impl Shared {
 }
 
 impl State {
-    /// Whether there is room for one more stranger; makes some, if it has to, so that who connects and says nothing
-    /// keeps out nobody but more of his own.
+    /// Whether there is room for another connection without a certificate. If necessary, closes
+    /// one, so that a client that connects and sends nothing displaces only connections from its
+    /// own address.
     fn has_room(&mut self, most: usize) -> bool {
         if self.strangers.len() < most {
             return true;
@@ -361,13 +363,13 @@ impl State {
             return false;
         };
         let stranger = self.strangers.remove(oldest);
-        // Its thread sees that, and ends.
+        // Its thread notices that and ends.
         let _ = stranger.stream.shutdown(Shutdown::Both);
         self.counts.crowded += 1;
         true
     }
 
-    /// Whether it was a stranger until now.
+    /// Removes a connection from the list. Returns whether it was there.
     fn forget(&mut self, address: SocketAddr) -> bool {
         let before = self.strangers.len();
         self.strangers

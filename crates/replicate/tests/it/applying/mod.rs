@@ -1,4 +1,4 @@
-//! Replicas that are applied to and compared, for tests.
+//! Helpers to apply and compare replicas.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::bed::trees::{Difference, What, differences};
 
-/// In memory: other programs' writes are not waited for.
+/// In memory, so that tests do not wait for other programs' writes.
 pub(crate) fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
 }
@@ -38,7 +38,7 @@ pub(crate) fn closing(calls: u64) -> Options {
     }
 }
 
-/// Applies until the gate closes; whether all was done before.
+/// Applies until the gate closes. Returns whether everything was done before.
 pub(crate) fn stopped(log: &Path, to: &Path, calls: u64) -> bool {
     let done = Replica::open(log, to, closing(calls)).and_then(|mut replica| {
         replica.apply(None)?;

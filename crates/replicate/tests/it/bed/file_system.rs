@@ -1,4 +1,4 @@
-//! File systems to try: images in a mount namespace of the test's own.
+//! Test file systems: images in a mount namespace of the test.
 //!
 //! Images lie in memory that is mounted in that namespace only. When the last thread and process in
 //! it ends, killed or not, the kernel unmounts everything, frees the loop devices and the memory.
@@ -16,7 +16,7 @@ use sys::kernel::Release;
 use sys::require::{Class, skip};
 use tempfile::TempDir;
 
-/// Of an image; nothing is taken until it is written. xfs makes none below 300 MB.
+/// The size of an image, which is sparse. xfs requires at least 300 MB.
 const SIZE: u64 = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Format {
         )
     }
 
-    /// Whether this kernel tells of its changes, by events or by functions.
+    /// Whether this kernel reports its changes, by tracepoints or by functions.
     fn has_events(self) -> bool {
         let events = self.is_ext4() || Release::running().unwrap().at_least(6, 13);
         events || self != Self::Overlay && capture::functions().is_ok()
@@ -101,7 +101,7 @@ pub(crate) fn within<T: Send>(work: impl FnOnce(&Bed) -> T + Send) -> Option<T> 
 }
 
 impl Bed {
-    /// A folder in memory, for what is not tried itself.
+    /// A folder in memory, for files that are not under test.
     pub(crate) fn scratch(&self) -> &Path {
         self.place.path()
     }
@@ -117,7 +117,7 @@ impl Bed {
                 true
             }
             Format::Overlay => self.overlay(&at, name),
-            // Nobody waits for its own commits.
+            // A long commit interval, so that no test relies on the file system's own commits.
             Format::Ext4Journal => self.image(format, &at, name, "loop,data=journal,commit=300"),
             _ => self.image(format, &at, name, "loop"),
         };
@@ -126,7 +126,8 @@ impl Bed {
         mounted.then(|| fs::create_dir(&tree).map(|()| tree).unwrap())
     }
 
-    /// As [`Self::mount`], of one that is to be followed: older kernels tell too little of most.
+    /// As [`Self::mount`], for a file system to be followed. Older kernels report too little on
+    /// most.
     pub(crate) fn follow(&self, format: Format, name: &str) -> Option<PathBuf> {
         if !format.has_events() {
             let reason = format!("following {format:?} needs Linux 6.13");

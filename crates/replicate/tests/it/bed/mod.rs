@@ -1,4 +1,5 @@
-//! What a mirror is tried on: file systems, a workload, a log, and who looks at the result.
+//! The environment of mirror tests: file systems, a workload, a log, and a comparison of the
+//! results.
 
 pub(crate) mod file_system;
 pub(crate) mod recording;

@@ -8,7 +8,7 @@ use replicate::capture::{Capture, INTERVAL, Options};
 use replicate::log::{self, Writer};
 use replicate::record::{Entry, Part};
 
-/// Longer than a machine that others use takes for what a test does.
+/// Longer than a test takes on a shared machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Recording {
         })
     }
 
-    /// Until the log's last epoch has all that has happened.
+    /// Waits until the log's last epoch has everything that has happened.
     pub(crate) fn catch_up(&mut self) {
         let Self { capture, log } = self;
         let mut take = |entry| append(log, entry);

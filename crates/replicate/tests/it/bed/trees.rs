@@ -1,5 +1,5 @@
-//! What is different between two trees: the oracle of every test of a mirror. It shares no code with
-//! what it judges.
+//! The differences between two trees: the oracle of every test of a mirror. It shares no code with
+//! the code under test.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};

@@ -29,8 +29,8 @@ impl Workload {
         }
     }
 
-    /// Lets it go on to its next barrier; what it did until then, a line for each step. `None` when
-    /// it has ended.
+    /// Lets it continue to its next barrier. Returns the steps until then, one per line. `None`
+    /// when it has ended.
     ///
     /// # Panics
     /// When it failed.

@@ -93,7 +93,7 @@ impl Mirror {
         }
     }
 
-    /// Folds what is said; nothing may be said that cannot follow.
+    /// Folds an entry. Every entry must be able to follow.
     pub(crate) fn fold(&mut self, entry: &Entry) {
         self.tree
             .enter(entry)
@@ -124,7 +124,7 @@ impl Mirror {
         }
     }
 
-    /// Compares all that is below `root` with what was said of it.
+    /// Compares everything below `root` with the recorded state.
     ///
     /// # Panics
     /// At the first difference, with its path.

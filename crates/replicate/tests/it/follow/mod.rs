@@ -1,4 +1,4 @@
-//! A tree that is followed, and what its records make of it, compared with it.
+//! A tree that is being followed, and a comparison of its records with it.
 
 mod mirror;
 pub(crate) mod naive;
@@ -15,7 +15,7 @@ use replicate::record::Entry;
 pub(crate) use mirror::Mirror;
 pub(crate) use naive::Naive;
 
-/// Longer than a machine that others use takes for what a test does.
+/// Longer than a test takes on a shared machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a program that must succeed.
@@ -63,7 +63,7 @@ impl Following {
         }
     }
 
-    /// Follows until an epoch has all that has happened, and forgets what was said before.
+    /// Follows until an epoch has everything that has happened, and discards the earlier entries.
     pub(crate) fn catch_up(&mut self) -> Progress {
         self.entries.clear();
         let Self {

@@ -1,5 +1,5 @@
-//! What patterns mean, said as plainly as it can be: name by name, with nothing prepared. It shares no code with
-//! what it judges, and knows `*`, `?` and `**` alone.
+//! The meaning of patterns in its simplest form: name by name, without preparation. It shares no
+//! code with the code under test, and supports only `*`, `?` and `**`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Histories of trees that no program would make: every record that can follow.
+//! Histories of trees that no program would produce, with every record that can follow.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ impl History {
         history
     }
 
-    /// Does so many things, and ends with an epoch.
+    /// Makes this many random changes, and ends with an epoch.
     pub(crate) fn go_on(&mut self, things: usize) {
         for _ in 0..things {
             self.thing();
@@ -75,7 +75,7 @@ impl History {
         self.say(Entry::Change(change))
     }
 
-    /// An epoch; directories that lost their names lose what is in them first.
+    /// Ends with an epoch. Directories without a name first lose their entries.
     pub(crate) fn end(&mut self) {
         loop {
             let number = self.epoch + 1;

@@ -1,4 +1,4 @@
-//! The hash of a tree, word for word as it is defined.
+//! The hash of a tree, implemented literally from its definition.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! A git server: pushes by several at once, some that throw away what others had, and its housekeeping beside them.
+//! A git server with concurrent pushes, some of which discard what others have pushed, and its
+//! housekeeping beside them.
 
 use std::path::Path;
 use std::process::Command;

@@ -10,7 +10,7 @@ use sys::require::{Class, skip};
 use super::mirror::{MirrorBed, output_of, scratch};
 use crate::bed::file_system::within;
 
-/// The one that the distribution's packages are for; another may come before it.
+/// The interpreter of the distribution's packages. Another one may come first in the path.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// Each transaction moves something from one key to another: the sum stays zero.

@@ -1,4 +1,4 @@
-//! A mail spool as Maildir and as mbox: who delivers, who reads and who throws away, at the same time.
+//! A mail spool as Maildir and as mbox, with concurrent delivery, reading and expunging.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,8 @@ use sys::require::{Class, requested, skip};
 use super::mirror::{MirrorBed, output_of, script};
 use crate::bed::file_system::{Format, within};
 
-/// `$1` has the mailboxes. Maildir renames each message into its place; mbox appends under a lock, and who throws away
-/// writes what is left to a file that takes the name.
+/// `$1` has the mailboxes. Maildir renames each message into its place. mbox appends under a lock,
+/// and expunging writes the remaining messages to a new file that takes the name.
 const WORK: &str = r#"
 cat >spool.py <<'END'
 import contextlib, fcntl, mailbox

@@ -84,7 +84,7 @@ fn install(data: &Path) {
 }
 
 struct Server {
-    /// For its socket, and what it says.
+    /// A folder for its socket and its output.
     place: PathBuf,
     process: Child,
 }

@@ -57,7 +57,7 @@ impl MirrorBed {
         self.recording.as_mut().unwrap().during(work)
     }
 
-    /// Follows, and keeps the replica up to date, until it is so.
+    /// Captures, and keeps the replica up to date, until the condition holds.
     pub(crate) fn until(&mut self, what: &str, so: impl Fn() -> bool + Sync) {
         let Self {
             recording, replica, ..
@@ -119,13 +119,14 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Ends a program and all that it has started, as a loss of power does: nobody can tell anybody.
+/// Kills a program and all of its children. Like a power failure, this leaves no time for a clean
+/// end.
 pub(crate) fn kill_all(program: &mut Child) {
     let id = Pid::from_raw(i32::try_from(program.id()).unwrap());
     kill(id, Signal::SIGSTOP).unwrap();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
     for child in children.split_whitespace() {
-        // One that had ended may be reaped meanwhile.
+        // A process that had ended may have been reaped meanwhile.
         let ended = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
         assert!(matches!(ended, Ok(()) | Err(Errno::ESRCH)), "{ended:?}");
     }
@@ -133,7 +134,7 @@ pub(crate) fn kill_all(program: &mut Child) {
     program.wait().unwrap();
 }
 
-/// What a program says that must succeed.
+/// The output of a program that must succeed.
 pub(crate) fn output_of(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -148,7 +149,7 @@ pub(crate) fn script(bed: &Bed, words: &str, tree: &Path) -> String {
     output_of(command.current_dir(scratch(bed)))
 }
 
-/// A folder that anybody can write to, for a server's socket and what it says.
+/// A world-writable folder for a server's socket and its output.
 pub(crate) fn scratch(bed: &Bed) -> PathBuf {
     let folder = tempfile::tempdir_in(bed.scratch()).unwrap().keep();
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();

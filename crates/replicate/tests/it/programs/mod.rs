@@ -1,5 +1,5 @@
-//! Databases and other programs at work on a tree that is followed, and killed: replicas are the tree, byte for byte,
-//! and servers recover from them what the source has.
+//! Databases and other programs run on a followed tree and are killed. Replicas equal the tree byte
+//! for byte, and servers recover the source's data from them.
 
 mod fio;
 mod git;

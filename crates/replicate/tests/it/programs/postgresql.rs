@@ -61,7 +61,8 @@ fn postgresql_recovers_from_replicas_and_from_epochs_in_between() {
     });
 }
 
-/// Where Debian has the programs, and who runs them: the server refuses root.
+/// The path of the programs on Debian, and the user that runs them, because the server refuses
+/// root.
 struct Programs {
     folder: PathBuf,
     user: User,
@@ -108,7 +109,7 @@ impl Programs {
 
 struct Server<'a> {
     programs: &'a Programs,
-    /// For its socket, and what it says.
+    /// A folder for its socket and its output.
     place: PathBuf,
     process: Child,
 }

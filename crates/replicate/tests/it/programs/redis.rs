@@ -52,7 +52,7 @@ fn killed_in_the_middle(options: &[&str], child: &str) {
         mirrored.until("more keys", || server.size() > size);
         mirrored.during(|| {
             kill_all(&mut server.process);
-            // Without a server it ends by itself most times, and spins at others.
+            // Without a server it usually ends by itself, but sometimes spins.
             load.kill().unwrap();
             load.wait().unwrap();
         });
@@ -77,7 +77,7 @@ fn found() -> bool {
 }
 
 struct Server {
-    /// For its socket, and what it says.
+    /// A folder for its socket and its output.
     place: PathBuf,
     process: Child,
 }

@@ -49,7 +49,7 @@ fn every_epoch_is_sound(mut mirrored: MirrorBed, mode: &str) {
     for copy in copies {
         assert_eq!(rows(&copy), 2 * CALLS * AT_ONCE, "{mode}");
     }
-    // Each transaction is synced; what shares memory with others is read when there is time for it.
+    // Each transaction is synced. Shared memory is read back at intervals.
     let least = if mode == "wal" {
         CALLS
     } else {

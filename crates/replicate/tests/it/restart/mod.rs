@@ -1,5 +1,5 @@
-//! A capture is killed in the middle of what a program does, and another one takes up its log: at each
-//! barrier the log has the tree that is there.
+//! A capture is killed while a program runs, and another one continues its log. At each barrier the
+//! log agrees with the tree.
 #![allow(clippy::print_stdout, reason = "how the captures and the test speak")]
 
 mod narrowing;
@@ -27,7 +27,7 @@ use crate::bed::workload::Workload;
 
 /// The seeds of every run of the tests.
 const USUAL: u64 = 10;
-/// On file systems of which most is read.
+/// On file systems where most data has to be read back.
 const SEEDS: u64 = 2;
 const USUAL_STEPS: u32 = 100;
 /// Of a complete one.
@@ -52,7 +52,7 @@ fn two_hundred_seeds_are_taken_up_after_kills() {
     }
 }
 
-/// How often a journal said what had changed.
+/// Runs the seeds, and returns how many times a journal was used.
 fn seeds(
     bed: &Bed,
     format: Format,
@@ -92,7 +92,8 @@ fn one(place: &Place, seed: u64, steps: u32) {
         let mut running: Option<Running> = None;
         let next = thread::scope(|scope| {
             let working = scope.spawn(|| workload.next());
-            // Some are killed before they are ready, and what is done between two is seen by none.
+            // Some captures are killed before they are ready, and changes between two captures are
+            // seen by none.
             while !working.is_finished() {
                 let started = running.is_none();
                 let now = running.get_or_insert_with(|| Running::start(place));
@@ -147,7 +148,7 @@ fn an_unchanged_tree_adds_no_bytes_and_a_changed_one_those_that_changed() {
         let mut first = Running::start(&place);
         let said = first.wait("ready");
         assert_eq!(said["files"], 0, "{said:?}");
-        // What was seen as it was written is compared as well.
+        // Bytes that were captured at the write are compared as well.
         shell(
             &place.tree,
             "printf y | dd of=hole bs=1 seek=7000 conv=notrunc status=none
@@ -184,7 +185,7 @@ fn an_unchanged_tree_adds_no_bytes_and_a_changed_one_those_that_changed() {
     });
 }
 
-/// On an overlay nothing else than what it is tells a file from one that had its number before.
+/// On an overlay only its kind distinguishes a file from an earlier one with the same inode number.
 #[test]
 fn a_number_that_another_file_has_by_now_is_taken_up() {
     within(|bed| {

@@ -1,5 +1,5 @@
-//! A log is taken up with other patterns than it was left with: it has by its next epoch what these leave in,
-//! and nothing else.
+//! A log is continued with other patterns than before. Its next epoch contains exactly what they
+//! select.
 
 use replicate::patterns::Patterns;
 
@@ -64,7 +64,7 @@ fn other_patterns_are_compared_and_the_same_are_not_said_again() {
         pinned_capture(&place).kill();
         place.check(&[]);
         let all = data_of(&place.log);
-        // A journal of everything says nothing of what does not belong any more.
+        // A journal of the whole tree does not list what no longer belongs to it.
         place.turns = vec![patterns(&[], &["*.tmp"])];
         let mut second = Running::start(&place);
         let said = second.wait("ready");

@@ -1,4 +1,4 @@
-//! A log goes on with the tree that it is of, and with no other one.
+//! A log continues only with its own tree.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use replicate::record::Entry;
 use super::running::{Place, Running, shell, starts};
 use crate::bed::file_system::{Bed, Format, within};
 
-/// Longer than a machine that others use takes.
+/// Longer than a shared machine takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Has a log of a tree with a file.
@@ -23,7 +23,7 @@ fn logged(place: &Place) {
     place.check(&[]);
 }
 
-/// What a capture of this tree says to this log.
+/// The error of a capture of this tree with this log.
 fn refusal(tree: &Path, log: &Path) -> String {
     let resumed = Capture::resume(tree, Options::default(), LogState::read(log).unwrap());
     let error = resumed.map(drop).unwrap_err();

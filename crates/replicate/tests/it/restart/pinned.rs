@@ -1,4 +1,4 @@
-//! A capture that is killed leaves a journal, and the next one reads only what that names.
+//! A capture that is killed leaves a journal, and the next one reads only the files in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::running::{Place, Running, shell};
 use super::{ALL_STEPS, HALF, USUAL_STEPS, seeds};
 use crate::bed::file_system::{Bed, Format, within};
 
-/// A BPF file system of the test's own: what is pinned there ends with it.
+/// A BPF file system of the test. Pinned objects end with it.
 pub(crate) fn journals(bed: &Bed) -> PathBuf {
     let at = bed.scratch().join("bpf");
     fs::create_dir(&at).unwrap();
@@ -72,7 +72,7 @@ fn label(place: &Place) -> Option<(PathBuf, String)> {
     Some((at, text.trim_end_matches('\0').to_owned()))
 }
 
-/// A capture, until its journal says something.
+/// Runs a capture until its journal is usable.
 pub(crate) fn pinned_capture(place: &Place) -> Running {
     let mut running = Running::start(place);
     running.wait("ready");
@@ -100,7 +100,7 @@ fn only_what_the_journal_names_is_read() {
         let mut second = Running::start(&place);
         let said = second.wait("ready");
         assert_eq!(said["journal"], 1, "{said:?}");
-        // Those, their directories, and what the capture before had seen last.
+        // Those files, their directories, and what the earlier capture had seen last.
         assert!(said["files"] < 20, "{said:?}");
         assert_eq!((said["new"], said["gone"]), (1, 1), "{said:?}");
         assert!(said["bytes"] < 200_000, "{said:?}");
@@ -139,7 +139,7 @@ fn what_a_journal_cannot_know_is_compared() {
         }
         assert_eq!(compared(&place), (0, true), "full");
 
-        // A directory was outside of the tree: what became of its files there, nobody has noted.
+        // A directory was outside of the tree, where changes of its files were not noted.
         pinned_capture(&place).kill();
         let away = "mv many ../away; echo changed >../away/7; mv ../away many";
         shell(&place.tree, away);
@@ -163,7 +163,7 @@ fn what_a_journal_cannot_know_is_compared() {
         shell(Path::new("/"), &again);
         assert_eq!(compared(&place), (0, true), "mounted again");
 
-        // What is mounted within it hides something, or shows it again.
+        // A mount within the tree hides or reveals files.
         shell(
             &place.tree,
             "mkdir shadow; echo x >shadow/file; mount -t tmpfs none shadow",
@@ -184,12 +184,12 @@ fn what_a_journal_cannot_know_is_compared() {
         running.kill();
         assert_eq!(compared(&place).0, 1, "unmounted while it was followed");
 
-        // Nobody keeps it any more.
+        // The journal can be removed once.
         pinned_capture(&place).kill();
         assert!(place.unpin());
         assert!(!place.unpin());
 
-        // Nor does who does not know in which folder.
+        // It is also found and removed when the folder is unknown.
         pinned_capture(&place).kill();
         let folder = place.pin.as_deref();
         assert_eq!(Pin::remove_others(&place.log, folder).unwrap().len(), 0);

@@ -1,4 +1,4 @@
-//! The capture that is started and killed, and the tree that it follows.
+//! Starts and kills captures of a tree.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::follow::Naive;
 
 /// Steps to a barrier.
 pub(crate) const BARRIER: u32 = 25;
-/// Longer than a machine that others use takes.
+/// Longer than a shared machine takes.
 const LIMIT: Duration = Duration::from_secs(60);
 const AS_ROOT: restore::Options = restore::Options { privileged: true };
 /// What makes this program a capture.
@@ -36,7 +36,7 @@ const PIN: &str = "RESTART_PIN";
 const INCLUDE: &str = "RESTART_INCLUDE";
 const EXCLUDE: &str = "RESTART_EXCLUDE";
 
-/// No test of its own: the program that the others start and kill.
+/// Not a test: the program that the others start and kill.
 #[test]
 fn a_capture() {
     let (Some(tree), Some(log)) = (env::var_os(TREE), env::var_os(LOG)) else {
@@ -136,7 +136,7 @@ impl Running {
         Self { process, lines }
     }
 
-    /// Waits until it says this, and what it says of it.
+    /// Waits for this message, and returns its fields.
     pub(crate) fn wait(&mut self, what: &str) -> StatusFields {
         loop {
             let mut line = String::new();
@@ -178,7 +178,7 @@ pub(crate) struct Place {
     pub(crate) tree: PathBuf,
     pub(crate) log: PathBuf,
     copy: PathBuf,
-    /// Where its captures keep a journal, if they do, and how often one said what had changed.
+    /// Where its captures keep a journal, if they do, and how many times a journal was used.
     pub(crate) pin: Option<PathBuf>,
     pub(crate) by_journal: Cell<u32>,
     /// What its captures have of the tree: two have the first, the next two the second, and so on.
@@ -213,14 +213,14 @@ impl Place {
     }
 
     pub(crate) fn clean(&self) {
-        // A journal that nobody takes up is told each change of the file system for as long as it is pinned.
+        // An unused journal records every change of the file system for as long as it is pinned.
         self.unpin();
         for folder in [&self.tree, &self.log, &self.copy] {
             let _ = fs::remove_dir_all(folder);
         }
     }
 
-    /// Has nobody keep the journal any more; whether there was one.
+    /// Removes the journal. Returns whether there was one.
     pub(crate) fn unpin(&self) -> bool {
         let pin = self.pin.clone().map(|folder| Pin {
             folder,
@@ -254,7 +254,7 @@ impl Place {
     }
 }
 
-/// The bytes that records of data say, and how many records.
+/// The number of bytes in data records, and the number of such records.
 pub(crate) fn data_of(log: &Path) -> (u64, u64) {
     let mut reader = Reader::open(log).unwrap();
     let (mut records, mut bytes) = (0, 0);

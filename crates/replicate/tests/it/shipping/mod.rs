@@ -143,7 +143,7 @@ pub(crate) fn waits() -> Waits {
     }
 }
 
-/// Until it has this record.
+/// Waits until the client has this record.
 pub(crate) fn follow(client: &mut Client, number: u64) -> Progress {
     for _ in 0..TIMEOUT_MS {
         let progress = client.poll(STEP).unwrap();

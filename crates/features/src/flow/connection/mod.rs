@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Adds the next packet. One with a wrong checksum is not delivered to its receiver, so it changes only the history.
+    /// Adds the next packet. One with a wrong checksum is not delivered to its receiver, so only the history changes.
     pub(super) fn add(&mut self, packet: &Packet<'_>, is_by_originator: bool) {
         let side = Side::from(!is_by_originator);
         if packet.headless || !(packet.is_tcp() || self.is_udp) {

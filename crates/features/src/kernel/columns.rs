@@ -151,8 +151,8 @@ fn of_cic(name: &str) -> Option<Meaning<'_>> {
     })
 }
 
-/// In `nfstream.v1` the source is the sender of the first packet. The kernel's directions depend on the side that opened
-/// the connection. Only columns about both directions are therefore the same.
+/// In `nfstream.v1` the source is the sender of the first packet. The kernel's directions depend on the side that
+/// opened the connection. Only columns about both directions are therefore the same.
 fn of_nfstream(name: &str) -> Option<Meaning<'_>> {
     Some(match name {
         "protocol" => ("protocol", whole, false),
@@ -191,8 +191,8 @@ impl Load {
         }
     }
 
-    /// The threshold that the kernel compares with. The bits below a plain column belong to other columns, so the threshold
-    /// has all of them set.
+    /// The threshold that the kernel compares with. The bits below a plain column belong to other columns, so the
+    /// threshold has all of them set.
     pub(super) fn threshold(self, threshold: u64) -> u64 {
         match self.kind {
             PLAIN => threshold << self.shift | ((1 << self.shift) - 1),

@@ -178,7 +178,8 @@ impl FlowPlane {
         Ok(())
     }
 
-    /// Updates the programs' offset of the monotonic clock from the epoch, which changes when the wall clock is adjusted.
+    /// Updates the programs' offset of the monotonic clock from the epoch, which changes when the wall clock is
+    /// adjusted.
     pub fn set_clock(&self) -> Result<(), Error> {
         clock::set(&self.clock)
     }
@@ -188,8 +189,8 @@ impl FlowPlane {
         self.outlet.wait()
     }
 
-    /// Activates a model, or none. Returns the answers of the previous model. With `shadow`, actions are only counted, not
-    /// applied. The change is atomic: each packet sees either the old or the new model.
+    /// Activates a model, or none. Returns the answers of the previous model. With `shadow`, actions are only counted,
+    /// not applied. The change is atomic: each packet sees either the old or the new model.
     pub fn set_model(&mut self, image: Option<(&Image, bool)>) -> Result<Answers, Error> {
         match &mut self.models {
             Some(models) => models.put(image),

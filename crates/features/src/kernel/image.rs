@@ -189,7 +189,8 @@ impl Layout {
         })
     }
 
-    /// The content of a leaf: the class if the model has a single tree, or the value if the tree has one output.
+    /// The content of a leaf: the class if the model has a single tree, the value if there is only one, else the index
+    /// of the values.
     fn leaf(&mut self, model: &Model, tree: &IntegerTree, at: usize) -> i64 {
         let forest = &model.forest;
         let values = &forest.values[at..at + tree.width as usize];

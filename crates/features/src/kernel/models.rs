@@ -65,7 +65,8 @@ impl ModelSlot {
         }))
     }
 
-    /// Replaces the model, and returns the answers of the previous one. Each packet sees either the old or the new model.
+    /// Replaces the model, and returns the answers of the previous one. Each packet sees either the old or the new
+    /// model.
     pub fn put(&self, image: Image) -> Result<Answers, Error> {
         let mut slot = self.lock();
         if let Some(rules) = slot.rules {

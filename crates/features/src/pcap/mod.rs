@@ -131,8 +131,8 @@ impl Classify for Fault {
 }
 
 impl Summary {
-    /// Checks that the rows are complete and reliable. A stop is not a fault, and neither is a closed reader of standard
-    /// output.
+    /// Checks that the rows are complete and reliable. A stop is not a fault, and neither is a closed reader of
+    /// standard output.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(why) = &self.output {
             if why.is_closed_pipe() {

@@ -39,7 +39,7 @@ struct Watch {
 }
 
 impl LiveStream {
-    /// Starts a datapath for a limited time, or until stopped. The consumer receives the rows instead of the plan's sink.
+    /// Starts a datapath for a limited time, or until stopped. The consumer gets the rows instead of the plan's sink.
     pub fn start(
         datapath: &dyn Datapath<Features>,
         mut plan: Plan,

@@ -1,4 +1,4 @@
-//! What few flows have.
+//! The anomalies of a flow, which few flows have.
 
 use packet::parse::Fragment;
 

@@ -41,7 +41,7 @@ pub enum Subject {
     XdpFlow,
     TcFlow,
     AfXdp,
-    /// What shares the frames of `recv` and `tpacket` among workers.
+    /// The program that distributes the frames of `recv` and `tpacket` among workers.
     Fanout,
 }
 

@@ -43,7 +43,7 @@ static __always_inline void read_fragment(struct chain *c, const __u8 *header)
 	__u16 offset = header[2] << 8 | header[3];
 
 	c->identification = (__u32)header[4] << 24 | header[5] << 16 | header[6] << 8 | header[7];
-	/* An atomic fragment (RFC 6946): without an offset and the M flag, the packet is complete. */
+	/* An atomic fragment (RFC 6946): without offset and M flag, the packet is complete. */
 	if (offset & 0xfff8)
 		c->fragment = FRAGMENT_LATER;
 	else if (offset & 1)

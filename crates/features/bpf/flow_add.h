@@ -170,7 +170,7 @@ __noinline int flow_start(struct flow *f, const struct packet *p)
 
 	if (!f || !p)
 		return 0;
-	/* The packet answers a SYN that was not seen, so its sender did not start the conversation. */
+	/* An answer to a SYN that was not seen. Its sender did not start the conversation. */
 	answer = has_flag(p, TCP_SYN) && has_flag(p, TCP_ACK);
 	f->key = p->key;
 	f->cpu = bpf_get_smp_processor_id();

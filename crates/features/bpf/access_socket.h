@@ -35,7 +35,7 @@ static __always_inline void *frame_at(context *ctx, __u32 at, void *room, __u32 
 	return frame_load(ctx, at, room, size) ? NULL : room;
 }
 
-/* It says nothing about who talks to whom. */
+/* A lost VLAN tag does not affect the choice of a socket, so it is not looked up. */
 static __always_inline bool frame_lost_tag(context *ctx, __u16 *control)
 {
 	return false;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How the dissector reads a frame at tc: by calls, because headers may lie in any of its parts. */
+/* Frame access at tc: by helper calls, because headers may be in any fragment of the frame. */
 #ifndef FEATURES_ACCESS_H
 #define FEATURES_ACCESS_H
 
 #include "packet.h"
 
-/* What becomes of a frame that is left to other programs and the stack. */
+/* The verdict on a frame that is left to other programs and the stack. */
 #define FRAME_GOES_ON (__u32) TC_ACT_UNSPEC
 #define FRAME_DROPPED TC_ACT_SHOT
 
@@ -62,7 +62,7 @@ static __always_inline void frame_mark(context *ctx, const struct packet *p, __u
 	ctx->mark = dscp;
 }
 
-/* What a test says beside a frame. */
+/* The metadata that a test supplies beside a frame. */
 static __always_inline void frame_metadata(context *ctx, struct packet *p)
 {
 	p->time_ns = ctx->tstamp;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How the dissector reads a frame in XDP. Every program includes one access_*.h before it. */
+/* Frame access in XDP. Every program includes one access_*.h before the dissector. */
 #ifndef FEATURES_ACCESS_H
 #define FEATURES_ACCESS_H
 
@@ -8,7 +8,7 @@
 /* No header is looked for beyond; a power of two, so that a mask tells the verifier. */
 #define FRAME_MAX_OFFSET 32768
 #define METADATA_MAGIC 0x6d726f66U
-/* What becomes of a frame that is left to the stack. */
+/* The verdict on a frame that is left to the stack. */
 #define FRAME_GOES_ON XDP_PASS
 #define FRAME_DROPPED XDP_DROP
 
@@ -78,7 +78,7 @@ static __always_inline void mark_v4(struct iphdr *ip, __u8 dscp)
 	ip->check = checksum_replace(ip->check, old, *word);
 }
 
-/* XDP knows no mark: the packet gets this DSCP; its ECN bits stay. */
+/* XDP has no mark, so the packet's DSCP is set. Its ECN bits are kept. */
 static __always_inline void frame_mark(context *ctx, const struct packet *p, __u8 dscp)
 {
 	struct iphdr *ip = frame_at(ctx, p->l3, NULL, sizeof(*ip));
@@ -92,7 +92,7 @@ static __always_inline void frame_mark(context *ctx, const struct packet *p, __u
 		*first = (*first & bpf_htonl(0xf03fffff)) | bpf_htonl((__u32)dscp << 22);
 }
 
-/* What is put in front of a frame: by a test, or by the program that sends it to another CPU. */
+/* The metadata in front of a frame, written by a test or by the program that steers the frame. */
 struct metadata {
 	__u64 time_ns;
 	__u32 wire_length;

@@ -12,20 +12,20 @@
 
 #include "flow_table.h"
 
-/* Keys that one call of userspace may name. */
+/* The maximum number of keys per call of userspace. */
 #define MOST_EVICTIONS 4096
 /* Keys for each frame: how long packets of this CPU may have to wait. */
 #define EVICTIONS_PER_FRAME 64
 
 struct eviction {
-	/* What is due by then leaves. */
+	/* Flows that are due by this time are evicted. */
 	__s64 horizon_ns;
 	/* Keys in `candidates`, and the next one. */
 	__u32 count;
 	__u32 next;
 	/* Nothing happens on another CPU. */
 	__u32 cpu;
-	/* What became of them. */
+	/* The results. */
 	__u32 evicted;
 	__u32 stayed;
 	__u32 ring_full;

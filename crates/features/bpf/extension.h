@@ -43,14 +43,14 @@ static __always_inline void read_fragment(struct chain *c, const __u8 *header)
 	__u16 offset = header[2] << 8 | header[3];
 
 	c->identification = (__u32)header[4] << 24 | header[5] << 16 | header[6] << 8 | header[7];
-	/* Neither offset nor more: a whole packet in fragment's clothing (RFC 6946). */
+	/* An atomic fragment (RFC 6946): without offset and M flag, the packet is complete. */
 	if (offset & 0xfff8)
 		c->fragment = FRAGMENT_LATER;
 	else if (offset & 1)
 		c->fragment = FRAGMENT_FIRST;
 }
 
-/* Why a header that ends at `end` is not whole: the packet is too short, or what was kept of it. */
+/* Why a header that ends at `end` is incomplete: the packet or its captured part is too short. */
 static __always_inline long chain_cut_off(struct chain *c, __u64 end)
 {
 	c->walk.verdict = end > c->ip_end ? REFUSED_BAD_IP : REFUSED_TRUNCATED_IP;

@@ -31,17 +31,17 @@ enum filter_test {
 
 struct filter_step {
 	__u8 test;
-	/* Whose address or port: 0 the sender's, 1 the receiver's. */
+	/* The side of the address or port: 0 for the sender, 1 for the receiver. */
 	__u8 end;
 	__u16 set;
-	/* Where false leads, and true. */
+	/* The targets for false and for true. */
 	__u16 targets[2];
 	/* The first and the last value, or a network's address and mask, by halves. */
 	__u64 low[2];
 	__u64 high[2];
 };
 
-/* A bit for each port. */
+/* One bit per port. */
 struct filter_ports {
 	__u64 words[FILTER_PORT_WORDS];
 };
@@ -51,7 +51,7 @@ struct filter_network {
 	__u32 prefix;
 	__u16 set;
 	__u16 version;
-	/* In network order. */
+	/* In network byte order. */
 	__u64 address[2];
 };
 
@@ -156,7 +156,7 @@ static long next_filter_step(__u32 index, void *context)
 	return f->walk.at >= FILTER_END;
 }
 
-/* The number of the packet's class; FILTER_OUT where the filter is false. */
+/* The index of the packet's class, or FILTER_OUT if the filter rejects it. */
 static __always_inline __u32 filter_class(const struct packet *p)
 {
 	struct filtering f = { .packet = p };

@@ -9,7 +9,7 @@
 #include "moments.h"
 #include "packet.h"
 
-/* A flow's first packets that are kept one by one, at most. */
+/* The maximum number of first packets per flow that are kept individually. */
 #define FLOW_STEPS 10
 #define FLOW_FLAGS 8
 
@@ -40,7 +40,7 @@ enum flow_end {
 	END_NONE = 6,
 };
 
-/* Packets in a row that may become a bulk, or that are one. */
+/* Consecutive packets that are a bulk or may become one. */
 struct run {
 	__u64 packets;
 	__u64 bytes;
@@ -124,7 +124,7 @@ struct flow {
 	__u8 class;
 	__u8 action;
 	__u16 argument;
-	/* Which model it was that said so last. */
+	/* The generation of the model that classified the flow last. */
 	__u16 generation;
 	/* When it was put into the queue (flow_queue.h) for the first time, by the monotonic clock.
 	 */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Counts a packet under its flow: twin of features::flow::Flow::start and add. */
+/* Counts a packet in its flow: twin of features::flow::Flow::start and add. */
 #ifndef FEATURES_FLOW_ADD_H
 #define FEATURES_FLOW_ADD_H
 
 #include "flow.h"
 
-/* Packets with payload in a row that make a bulk. */
+/* The minimum number of consecutive packets with payload in a bulk. */
 #define SMALLEST_BULK 4
 
 static __always_inline void bulks_add(struct bulks *b, __s64 time_ns, __u32 payload)
@@ -120,7 +120,7 @@ static __always_inline void flow_step(struct flow *f, const struct packet *p, __
 	f->steps = step + 1;
 }
 
-/* What few packets have. */
+/* Anomalies, which few packets have. */
 static __always_inline void flow_remark(struct flow *f, const struct packet *p, __u32 direction)
 {
 	f->truncated += !!(p->marks & PACKET_TRUNCATED);
@@ -137,7 +137,7 @@ static __always_inline void flow_remark(struct flow *f, const struct packet *p, 
 	}
 }
 
-/* Counts a packet of this flow. Global, so that the verifier looks at it once. */
+/* Counts a packet of this flow. Global, so that the verifier checks it only once. */
 __noinline int flow_add(struct flow *f, const struct packet *p)
 {
 	__u32 direction;
@@ -170,7 +170,7 @@ __noinline int flow_start(struct flow *f, const struct packet *p)
 
 	if (!f || !p)
 		return 0;
-	/* An answer to a SYN that was not seen: whoever sent it did not start the conversation. */
+	/* An answer to a SYN that was not seen. Its sender did not start the conversation. */
 	answer = has_flag(p, TCP_SYN) && has_flag(p, TCP_ACK);
 	f->key = p->key;
 	f->cpu = bpf_get_smp_processor_id();

@@ -5,7 +5,7 @@
 
 #include "flow.h"
 
-/* Timers as features::flow::Timers has them; no linger: TCP's flags end no flow. */
+/* The timers of features::flow::Timers. Without a linger time, TCP flags do not end flows. */
 const volatile __u64 idle_ns = 120000000000ULL;
 const volatile __u64 active_ns = 1800000000000ULL;
 const volatile __u64 linger_ns = 5000000000ULL;
@@ -21,7 +21,7 @@ static __always_inline bool is_due(__s64 since, __u64 timeout, __s64 now)
 	return now >= since && gap_between(since, now) >= timeout;
 }
 
-/* Why a flow has ended by a time at which nothing has come for it, if it has. */
+/* The reason that a flow has ended by a time without a further packet, if it has. */
 static __always_inline int flow_ended_by(const struct flow *f, __s64 now)
 {
 	bool closed = lingers && is_closed(f);
@@ -31,7 +31,7 @@ static __always_inline int flow_ended_by(const struct flow *f, __s64 now)
 	return closed ? END_CLOSED : END_IDLE;
 }
 
-/* Why a flow has ended before this packet of the same key, if it has. */
+/* The reason that a flow has ended before this packet of the same key, if it has. */
 static __always_inline int flow_ended_before(const struct flow *f, const struct packet *p)
 {
 	int end = flow_ended_by(f, p->time_ns);

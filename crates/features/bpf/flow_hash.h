@@ -36,7 +36,7 @@ static __always_inline __u32 hash_key(const struct flow_key *key)
 	return finish(mix(mix_addresses(0, key), ports));
 }
 
-/* Which of so many gets the flow of this hash. */
+/* The index, below the given number, for the flow with this hash. */
 static __always_inline __u32 share(__u32 hash, __u32 count)
 {
 	return (__u64)hash * count >> 32;

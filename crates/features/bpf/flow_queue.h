@@ -67,7 +67,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 } ended SEC(".maps");
 
-/* Whether there may be a model: without, nothing of it is in the program. */
+/* Whether there may be a model. If not, the program contains no code for models. */
 const volatile __u8 with_models = 0;
 
 static __always_inline void *own_table(void)
@@ -165,7 +165,7 @@ static long queue_tidy(__u32 index, void *context)
 	return 0;
 }
 
-/* Puts a flow that is new in the table into the queue. */
+/* Adds a flow to the queue that is new in the table. */
 __noinline int enter_queue(struct flow *f)
 {
 	void *queue = own_queue();

@@ -10,7 +10,7 @@
 #include "flow_queue.h"
 #include "frame.h"
 
-/* A flow for which there is no room in the table. */
+/* A flow that does not fit into the table. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -18,10 +18,10 @@ struct {
 	__type(value, struct flow);
 } homeless SEC(".maps");
 
-/* Another row after this many packets of a flow; 0: none. */
+/* An additional row is exported after this many packets of a flow; 0 disables it. */
 const volatile __u64 early_packets = 0;
 
-/* What an entry is made from. */
+/* The initial value of an entry. */
 const struct flow nothing = {};
 
 /* Zeroes a flow in place: nothing can fail between the old flow and the new one. */
@@ -31,7 +31,7 @@ static __always_inline void flow_clear(struct flow *f)
 
 	for (__u32 i = 0; i < sizeof(*f) / sizeof(*word); i++) {
 		word[i] = 0;
-		/* Or the compiler calls a function that is not there. */
+		/* Prevents the compiler from calling memset, which BPF does not have. */
 		barrier_var(word);
 	}
 }
@@ -94,7 +94,7 @@ static __always_inline bool turn_over(struct flow *f, const struct packet *p, st
 	return true;
 }
 
-/* Whether a packet came by another queue than the one before in its flow and direction. */
+/* Whether a packet arrived on another queue than the previous one of its flow and direction. */
 static __always_inline bool changes_queue(const struct flow *f, const struct packet *p)
 {
 	const struct direction *d = &f->directions[(p->sender ^ f->initiator) & 1];
@@ -102,7 +102,7 @@ static __always_inline bool changes_queue(const struct flow *f, const struct pac
 	return d->wire.count && d->queue != p->queue;
 }
 
-/* Counts a packet under its flow, which is NULL where it is in none; pushes what it ends. */
+/* Counts a packet and exports the flow that it ends. Returns its flow, or NULL if it is in none. */
 static __always_inline struct flow *track(const struct packet *p, struct account *a)
 {
 	void *table = own_table();

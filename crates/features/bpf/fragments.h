@@ -13,13 +13,13 @@
 #define FRAGMENT_LIFETIME_NS 30000000000LL
 #define MOST_FRAGMENTED 8192
 
-/* The packet that a fragment is of: RFC 791 section 3.2, RFC 8200 section 4.5. */
+/* Identifies the packet of a fragment: RFC 791 section 3.2, RFC 8200 section 4.5. */
 struct whole {
 	__u64 source[2];
 	__u64 destination[2];
 	__u32 identification;
 	__u16 vlan;
-	/* Of the IPv4 header. In IPv6 only the first fragment tells the protocol. */
+	/* The protocol of the IPv4 header. In IPv6 only the first fragment has the protocol. */
 	__u8 ip_protocol;
 	__u8 version;
 };

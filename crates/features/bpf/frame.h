@@ -12,17 +12,17 @@
 /* Bytes of a VLAN tag. */
 #define TAG_LENGTH 4
 
-/* What became of frames: every one that was seen is in exactly one of the others, or in a table. */
+/* Accounts for frames: each one is in exactly one of the other counters, or in a table. */
 struct account {
 	__u64 packets;
 	/* On the wire. */
 	__u64 bytes;
-	/* Of them, those that were sent to another CPU, and those that came there. */
+	/* Frames that were sent to another CPU, and frames that arrived there. */
 	__u64 sent;
 	__u64 arrived;
-	/* Those that a CPU's queue had no room for, as the kernel tells. */
+	/* Frames that a CPU's queue had no room for, as reported by the kernel. */
 	__u64 refused_by_queue;
-	/* No packets: what userspace has put into a queue to follow them. */
+	/* Marks, not packets: userspace puts them into a queue behind the packets. */
 	__u64 marks;
 	/* Came by another of the device's queues than the one before in their flow and direction.
 	 */
@@ -54,7 +54,7 @@ struct {
 	__type(value, struct account);
 } accounts SEC(".maps");
 
-/* What to add to the monotonic clock for time since the epoch; userspace keeps it right. */
+/* The offset of the monotonic clock from the epoch. Userspace keeps it current. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -62,9 +62,9 @@ struct {
 	__type(value, __u64);
 } clock SEC(".maps");
 
-/* What becomes of a frame: taken out (a tap), or left to the stack. */
+/* Whether a frame is dropped (a tap) or left to the stack. */
 const volatile __u32 frame_verdict = FRAME_GOES_ON;
-/* Flows are told apart by their outermost VLAN id. */
+/* The outermost VLAN id is part of the flow key. */
 const volatile __u8 by_vlan = 0;
 /* Tests: time and wire length come beside the frame. */
 const volatile __u8 from_metadata = 0;
@@ -84,7 +84,7 @@ static __always_inline __s64 now(void)
 	return bpf_ktime_get_ns() + (offset ? *offset : 0);
 }
 
-/* Whether a packet is one that is wanted; counted, where it is not. */
+/* Whether a packet is selected. It is counted if not. */
 static __always_inline bool is_selected(struct packet *p, struct account *a)
 {
 	int fate = select_packet(p);
@@ -109,7 +109,7 @@ static __always_inline void meet(context *ctx, struct packet *p)
 		p->time_ns = now();
 }
 
-/* Whether what was dissected is a wanted packet; counted where it is not. */
+/* Whether the result of the dissection is a selected packet. It is counted if not. */
 static __always_inline bool judge(struct packet *p, struct account *a, __u32 verdict)
 {
 	if (verdict < REFUSALS)
@@ -123,7 +123,7 @@ static __always_inline bool judge(struct packet *p, struct account *a, __u32 ver
 	return !selecting || is_selected(p, a);
 }
 
-/* Whether there is a wanted packet in the frame; counted, also where there is none. */
+/* Whether the frame contains a selected packet. Every frame is counted. */
 static __always_inline bool read_packet(context *ctx, struct packet *p, struct account *a)
 {
 	__u16 control;

@@ -13,7 +13,7 @@
 /* The twin's MOST_TIERS. */
 #define MOST_TIERS 15
 
-/* So many are kept of so many. */
+/* The sampling rate as a fraction. */
 struct rate {
 	__u32 kept;
 	__u32 of;
@@ -35,7 +35,7 @@ const volatile __u64 sample_seed = 0;
 /* Of packets of no tier, then of each tier. */
 const volatile struct rate sample_rates[1 + MOST_TIERS] = {};
 
-/* The same for both directions, and whether or not VLAN ids tell flows apart. */
+/* A hash that is the same for both directions, and independent of VLAN ids in the key. */
 static __always_inline __u64 sample_flow_hash(const struct flow_key *key, __u64 seed)
 {
 	__u64 hash = mix_addresses(seed, key);
@@ -56,7 +56,7 @@ static __always_inline __u64 sample_packet_hash(const struct packet *p, __u64 se
 	return mix(hash, 0);
 }
 
-/* Whether a rate keeps what has this hash. */
+/* Whether a rate keeps this hash. */
 static __always_inline bool sample_keeps(__u32 kept, __u32 of, __u64 hash)
 {
 	return (hash >> 32) * of >> 32 < kept;
@@ -68,7 +68,7 @@ static __always_inline __u64 sample_hash(const struct packet *p)
 			    : sample_packet_hash(p, sample_seed);
 }
 
-/* What becomes of a packet, as enum fate. Global, so that the verifier looks at it once. */
+/* The enum fate of a packet. Global, so that the verifier checks it only once. */
 __noinline int select_packet(struct packet *p)
 {
 	__u32 class = 0, kept, of;

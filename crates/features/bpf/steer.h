@@ -30,7 +30,7 @@ struct {
 
 const volatile __u32 counting_cpu_count = 0;
 
-/* What userspace says. */
+/* The settings from userspace. */
 struct steering {
 	/* To whose queue a mark goes. */
 	__u32 marked_cpu;

@@ -1,4 +1,4 @@
-//! Rows to Arrow: a schema with units and definitions in its metadata, and record batches.
+//! Converts rows to Arrow: record batches, and a schema with units and definitions in its metadata.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -13,13 +13,12 @@ use crate::column::{Column, Value};
 use crate::column_builder::{ColumnBuilder, builder};
 use crate::flow::Limits;
 
-/// As an offset, because names need a database of time zones.
+/// UTC as an offset, because a zone name requires a time-zone database.
 const UTC: &str = "+00:00";
 
-/// Under which a field's metadata holds its IPFIX element.
+/// The key of a field's IPFIX element in its metadata.
 pub(crate) const ELEMENT: &str = "ipfix";
-/// Under which the metadata of a list of bits holds the names of their fields, each with its bits:
-/// `ipv4_ver:4,ipv4_hl:4`.
+/// The metadata key of a bit list's header fields and their widths in bits: `ipv4_ver:4,ipv4_hl:4`.
 pub(crate) const FIELDS: &str = "fields";
 
 /// Makes record batches of one schema.
@@ -27,12 +26,12 @@ pub(crate) const FIELDS: &str = "fields";
 pub struct Batcher<R: 'static> {
     columns: Vec<&'static Column<R>>,
     schema: SchemaRef,
-    /// How long lists are.
+    /// The limits that determine the lengths of lists.
     limits: Limits,
 }
 
 impl<R> Batcher<R> {
-    /// Without steps, lists of first packets are left out.
+    /// Omits the lists of first packets if `limits.steps` is 0.
     pub fn new(name: &str, groups: &'static [&'static [Column<R>]], limits: &Limits) -> Self {
         let kept = |column: &&Column<R>| limits.steps > 0 || !column.value.is_list();
         let columns: Vec<_> = groups.iter().copied().flatten().filter(kept).collect();
@@ -48,7 +47,7 @@ impl<R> Batcher<R> {
         }
     }
 
-    /// The same with more to say of all its rows.
+    /// Adds metadata that applies to all rows.
     pub(crate) fn with_metadata(self, more: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut schema = ArrowSchema::clone(&self.schema);
         schema.metadata.extend(more);
@@ -62,14 +61,14 @@ impl<R> Batcher<R> {
         &self.schema
     }
 
-    /// These rows as a batch of their own.
+    /// Converts these rows to one batch.
     pub fn batch<H: Borrow<R>>(&self, rows: &[H]) -> Result<RecordBatch, ArrowError> {
         let mut columns = self.columns(rows.len());
         columns.add(rows);
         columns.take()
     }
 
-    /// Columns for about so many rows.
+    /// Columns with capacity for about this many rows.
     pub(crate) fn columns(&self, rows: usize) -> Columns<R> {
         let columns = self.columns.iter();
         let builders = columns.map(|column| {
@@ -92,8 +91,8 @@ pub(crate) struct Columns<R> {
 }
 
 impl<R> Columns<R> {
-    /// Adds rows: each column takes from all of them before the next does. So they should be few enough
-    /// to stay in the cache.
+    /// Adds rows. Each column reads all of them before the next column does, so the rows should be few enough to
+    /// stay in the cache.
     pub(crate) fn add<H: Borrow<R>>(&mut self, rows: &[H]) {
         let rows: Vec<&R> = rows.iter().map(Borrow::borrow).collect();
         for builder in &mut self.builders {
@@ -106,7 +105,7 @@ impl<R> Columns<R> {
         self.rows
     }
 
-    /// The batch; the columns are empty again.
+    /// Returns the batch and empties the columns.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         self.rows = 0;
         let arrays = self.builders.iter_mut().map(|builder| builder.take());
@@ -152,7 +151,7 @@ fn data_type<R>(value: &Value<R>, limits: &Limits) -> DataType {
     }
 }
 
-/// A bit of a packet: there is always one, if only to say that there is none.
+/// A bit of a packet. It is never null: -1 stands for an absent bit.
 fn bit() -> FieldRef {
     Arc::new(Field::new_list_field(DataType::Int8, false))
 }

@@ -1,10 +1,10 @@
-//! A column: its name, its unit, what it means, and how a row gives it. One place for each.
+//! A column: its name, unit, definition and value, all declared in one place.
 
 use std::fmt;
 
 use crate::element::Element;
 
-/// What a column's numbers count.
+/// The unit of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     None,
@@ -18,7 +18,7 @@ pub enum Unit {
     PacketsPerSecond,
     /// Variance of lengths.
     SquareBytes,
-    /// Anything that is counted and has a noun in its name.
+    /// A count of anything whose noun is in the column's name.
     Count,
     Ratio,
     BitsPerByte,
@@ -44,10 +44,11 @@ impl Unit {
     }
 }
 
-/// Hands over the items of a row's list, in order.
+/// Calls back with the items of a row's list, in order.
 pub type Each<R, T> = fn(&R, &mut dyn FnMut(T));
 
-/// How a row of type `R` gives a value, and of which type. `None` is null: not known, or not defined.
+/// The type of a column and the function that reads its value from a row of type `R`. `None` is null: unknown or
+/// undefined.
 pub enum Value<R> {
     U8(fn(&R) -> Option<u8>),
     U16(fn(&R) -> Option<u16>),
@@ -58,31 +59,31 @@ pub enum Value<R> {
     Bool(fn(&R) -> Option<bool>),
     /// Nanoseconds since the epoch.
     Time(fn(&R) -> Option<i64>),
-    /// Writes the text; false is null.
+    /// Writes the text. `false` means null.
     Text(fn(&R, &mut dyn fmt::Write) -> bool),
-    /// As many as the run keeps of each flow's first packets, padded with nulls.
+    /// One item for each of the flow's first packets that the run keeps, padded with nulls.
     I32List(Each<R, i32>),
     U64List(Each<R, u64>),
     Bits(Bits<R>),
 }
 
-/// Bits of headers, and of as many bytes of payload as the run keeps.
+/// The bits of headers and of the payload bytes that the run keeps.
 #[derive(Debug)]
 pub struct Bits<R> {
-    /// The headers' fields in order, and how many bits each has.
+    /// The headers' fields in order, each with its width in bits.
     pub fields: &'static [(&'static str, usize)],
-    /// 0 and 1, or -1 where the packet has no such bit.
+    /// 0 or 1, or -1 if the packet has no such bit.
     pub of: fn(&R) -> &[i8],
 }
 
 impl<R> Bits<R> {
-    /// Fields, and the bits of each, for a run that keeps so much of payloads.
+    /// The fields and their widths in bits, for a run that keeps `payload_bytes` bytes of each payload.
     pub fn fields(&self, payload_bytes: usize) -> impl Iterator<Item = (&'static str, usize)> {
         let payload = (payload_bytes > 0).then_some(("payload_bit", 8 * payload_bytes));
         self.fields.iter().copied().chain(payload)
     }
 
-    /// All of them.
+    /// The sum of all widths, in bits.
     pub fn width(&self, payload_bytes: usize) -> usize {
         self.fields(payload_bytes).map(|(_, bits)| bits).sum()
     }
@@ -92,13 +93,13 @@ impl<R> Bits<R> {
 pub struct Column<R> {
     pub name: &'static str,
     pub unit: Unit,
-    /// One sentence that leaves no choice.
+    /// One unambiguous sentence.
     pub definition: &'static str,
-    /// It needs the packets themselves, which not every datapath hands over.
+    /// The column requires the packets' bytes, which some datapaths do not supply.
     pub needs_payload: bool,
-    /// It is of the state of a connection, which is followed for such columns only.
+    /// The column describes the state of a connection. The state is tracked only if such a column is present.
     pub needs_connection: bool,
-    /// What it is in IPFIX.
+    /// The IPFIX element of the column.
     pub element: Option<Element>,
     pub value: Value<R>,
 }
@@ -131,7 +132,8 @@ impl<R> Column<R> {
         self
     }
 
-    /// Made from the checksums and options of the packets: whoever hands these over hands over payloads, too.
+    /// Marks a column that is computed from checksums and TCP options. A datapath that supplies these also supplies
+    /// payloads.
     pub const fn from_connection(mut self) -> Self {
         self.needs_connection = true;
         self.from_payload()
@@ -139,7 +141,7 @@ impl<R> Column<R> {
 }
 
 impl<R> Value<R> {
-    /// Whether it lists a flow's first packets.
+    /// Whether the column lists a flow's first packets.
     pub fn is_list(&self) -> bool {
         matches!(self, Self::I32List(_) | Self::U64List(_))
     }

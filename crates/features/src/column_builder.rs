@@ -1,4 +1,4 @@
-//! Builders of Arrow columns: they take values from rows, one type of column after the other.
+//! Builders of Arrow columns. Each builder takes the values of one column from the rows.
 
 use std::fmt::Write;
 use std::mem;
@@ -23,7 +23,7 @@ pub(crate) trait ColumnBuilder<R>: Send {
     fn take(&mut self) -> Result<ArrayRef, ArrowError>;
 }
 
-/// An empty builder with room for so many rows.
+/// An empty builder with capacity for this many rows.
 pub(crate) fn builder<R: 'static>(
     value: &'static Value<R>,
     of: DataType,
@@ -57,7 +57,7 @@ pub(crate) fn builder<R: 'static>(
     }
 }
 
-/// Numbers, and from the first null on, the null bitmap.
+/// The numbers, and a null bitmap that is allocated at the first null.
 struct Numbers<T: ArrowPrimitiveType> {
     numbers: Vec<T::Native>,
     valid: NullBufferBuilder,
@@ -101,7 +101,7 @@ impl<T: ArrowPrimitiveType> Numbers<T> {
     }
 }
 
-/// A number of each row.
+/// One number per row.
 struct Scalars<R, T: ArrowPrimitiveType> {
     of: fn(&R) -> Option<T::Native>,
     values: Numbers<T>,
@@ -173,7 +173,7 @@ impl<R> ColumnBuilder<R> for Texts<R> {
     }
 }
 
-/// Lists of one length: longer ones are cut, shorter ones end in nulls.
+/// Lists of one fixed length: longer lists are truncated, shorter lists are padded with nulls.
 struct Lists<R, T: ArrowPrimitiveType> {
     each: Each<R, T::Native>,
     values: Numbers<T>,
@@ -215,7 +215,7 @@ impl<R, T: ArrowPrimitiveType> ColumnBuilder<R> for Lists<R, T> {
     }
 }
 
-/// The rows' bits one behind the other: the matrix that they are, without a copy.
+/// The rows' bits, row after row. The buffer already has the layout of the matrix, so it is not copied.
 struct Matrix<R> {
     of: fn(&R) -> &[i8],
     list: DataType,

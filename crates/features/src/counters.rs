@@ -1,4 +1,4 @@
-//! What became of every frame: exported in a flow, or dropped under a name.
+//! Accounts for every frame: exported in a flow, or dropped under a named reason.
 
 use datapath::{Classify, ErrorClass};
 use packet::pcap::Block;
@@ -9,19 +9,19 @@ use crate::flow::{End, Flow};
 /// Why a frame is in no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// Of a link layer that is not read.
+    /// The link type is not supported.
     LinkType,
-    /// The link header, a tag or a label is cut off.
+    /// The link header, a tag or a label is truncated.
     TruncatedLink,
     /// More tags and labels than any network uses.
     TooDeep,
     /// ARP, spanning tree and the like.
     NotIp,
-    /// The IP header is cut off.
+    /// The IP header is truncated.
     TruncatedIp,
     /// The IP header's version or header length is impossible.
     BadIp,
-    /// More extension headers than the kernel's programs read; userspace reads all.
+    /// More extension headers than the kernel's programs read. Userspace has no such limit.
     TooManyExtensions,
 }
 
@@ -50,39 +50,39 @@ impl Rejection {
     }
 }
 
-/// What came in.
+/// The counters of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputCounters {
     /// Every frame.
     pub packets: u64,
-    /// Bytes that they had on the wire.
+    /// Bytes of these frames on the wire.
     pub bytes: u64,
-    /// Later fragments whose first fragment was not seen: in a flow without ports.
+    /// Later fragments whose first fragment was not seen. They are counted in a flow without ports.
     pub lone_fragments: u64,
-    /// Packets for which the filter was false.
+    /// Packets that the filter rejected.
     pub filtered: u64,
-    /// Packets that passed the filter and were not among those sampled.
+    /// Packets that passed the filter but were not sampled.
     pub sampled_out: u64,
-    /// Packets beyond those that may come in a second.
+    /// Packets that exceeded the rate limit.
     pub rate_limited: u64,
     /// Frames that were only counted, because the output had failed before they were read.
     pub unread: u64,
     pub(crate) refused: [u64; REFUSALS.len()],
 }
 
-/// What went out: packets in flows that have ended, or packets with a row of their own.
+/// The counters of the output: packets in flows that have ended, or packets with a row of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputCounters {
     pub packets: u64,
     /// Flows that have ended.
     pub flows: u64,
-    /// Of these, flows that ended before their time, because the table was full.
+    /// Flows of these that ended early because the table was full.
     pub table_full: u64,
-    /// Rows about a flow's first packets, besides its last row.
+    /// Rows about a flow's first packets, in addition to its last row.
     pub early_rows: u64,
-    /// Flows that have ended whose TLS client may be unknown because a segment was missing or late.
+    /// Ended flows whose TLS client may be unknown because a segment was missing or late.
     pub stream_gaps: u64,
-    /// Flows of QUIC that have ended without a ClientHello that could be read.
+    /// Ended QUIC flows without a readable ClientHello.
     pub quic_without_hello: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Counters {
 }
 
 impl InputCounters {
-    /// Counts the frames of a block that nobody reads any more.
+    /// Counts the frames of a block that is no longer read.
     pub(crate) fn pass_over(&mut self, block: &Block) {
         let frames = u64::try_from(block.len()).unwrap_or(0);
         self.packets += frames;
@@ -116,7 +116,7 @@ impl InputCounters {
         self.refused[why as usize]
     }
 
-    /// What two workers have seen, as one.
+    /// The sum of two workers' input counters.
     pub fn and(mut self, other: Self) -> Self {
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -131,7 +131,7 @@ impl InputCounters {
         self
     }
 
-    /// Frames that are in no flow, wanted or not.
+    /// Frames that are in no flow: rejected, not selected, or unread.
     pub fn left_out(&self) -> u64 {
         let refused: u64 = self.refused.iter().sum();
         refused + self.filtered + self.sampled_out + self.rate_limited + self.unread
@@ -148,7 +148,7 @@ impl OutputCounters {
         self.flow(flow);
     }
 
-    /// A flow that has ended, whose packets have rows of their own.
+    /// Counts an ended flow whose packets have rows of their own.
     pub(crate) fn flow(&mut self, flow: &Flow) {
         self.flows += 1;
         self.table_full += u64::from(flow.end == End::Full);
@@ -157,7 +157,7 @@ impl OutputCounters {
         self.quic_without_hello += u64::from(quic.is_some_and(|quic| quic.hello().is_none()));
     }
 
-    /// What two tables have exported, as one.
+    /// The sum of two tables' counters.
     pub fn and(self, other: Self) -> Self {
         Self {
             packets: self.packets + other.packets,
@@ -170,7 +170,7 @@ impl OutputCounters {
     }
 }
 
-/// An account that does not add up.
+/// The error of an account that does not balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} packets are unaccounted for: the rows cannot be relied on")]
 pub struct Imbalance(i128);
@@ -182,7 +182,7 @@ impl Classify for Imbalance {
 }
 
 impl Counters {
-    /// What two workers have counted, as one.
+    /// The sum of two workers' counters.
     pub fn and(self, other: Self) -> Self {
         Self {
             seen: self.seen.and(other.seen),
@@ -191,7 +191,10 @@ impl Counters {
         }
     }
 
-    /// Whether every frame is accounted for.
+    /// Checks that every frame is accounted for.
+    ///
+    /// # Errors
+    /// The number of unaccounted packets, if it is not 0.
     pub fn check(&self) -> Result<(), Imbalance> {
         match self.unaccounted() {
             0 => Ok(()),
@@ -199,13 +202,13 @@ impl Counters {
         }
     }
 
-    /// Frames of which nothing is known: none, unless something is wrong.
+    /// Frames that are missing from the account. Any other value than 0 is a defect.
     pub fn unaccounted(&self) -> i128 {
         let known = self.exported.packets + self.open + self.seen.left_out();
         i128::from(self.seen.packets) - i128::from(known)
     }
 
-    /// The account as JSON, with the rows written and lost, and what only some datapaths count.
+    /// The account as JSON, with the rows written and lost. `more` adds the counters that only some datapaths have.
     pub fn json(&self, rows: (u64, u64), more: Value) -> Value {
         let (seen, exported) = (&self.seen, &self.exported);
         let drops: Map<String, Value> = REFUSALS

@@ -1,19 +1,19 @@
-//! IPFIX information elements (RFC 7012): which one a column is, and how its values are written.
+//! IPFIX information elements (RFC 7012): the element of each column and the encoding of its values.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Under which an element's reverse direction is known (RFC 5103).
+/// The enterprise number of reverse elements (RFC 5103).
 const REVERSE: u32 = 29_305;
 
-/// How a value is written (RFC 7011, section 6).
+/// The encoding of a value (RFC 7011, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// In network order, in as many bytes as the element has.
+    /// In network byte order, in [`Element::length`] bytes.
     Unsigned,
     /// Milliseconds since 1970.
     Milliseconds,
-    /// Seconds since 1900 and their binary fraction, as in NTP.
+    /// Seconds since 1900 and a binary fraction, as in NTP.
     Nanoseconds,
     Ipv4,
     Ipv6,
@@ -23,7 +23,7 @@ pub enum Encoding {
 /// An information element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// The enterprise that defines it; 0: IANA.
+    /// The enterprise that defines the element; 0 for IANA.
     pub enterprise: u32,
     pub id: u16,
     /// Bytes of a value.
@@ -41,7 +41,7 @@ const ENCODINGS: [(Encoding, &str); 6] = [
 ];
 
 impl Element {
-    /// An element of IANA's registry that is a number of so many bytes.
+    /// An unsigned integer of `length` bytes from IANA's registry.
     pub const fn unsigned(id: u16, length: u16) -> Self {
         Self {
             enterprise: 0,
@@ -51,7 +51,7 @@ impl Element {
         }
     }
 
-    /// An element of IANA's registry that is something else.
+    /// An element of IANA's registry with another encoding; the encoding determines the length.
     pub const fn new(id: u16, encoding: Encoding) -> Self {
         let length = match encoding {
             Encoding::Unsigned | Encoding::Milliseconds | Encoding::Nanoseconds => 8,
@@ -67,14 +67,14 @@ impl Element {
         }
     }
 
-    /// The same of what is sent backward.
+    /// The same element for the reverse direction.
     pub const fn reverse(mut self) -> Self {
         self.enterprise = REVERSE;
         self
     }
 }
 
-/// As the metadata of an Arrow field holds it: enterprise, id, length and encoding.
+/// The form in the metadata of an Arrow field: enterprise, id, length and encoding.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = ENCODINGS.iter().find(|(known, _)| *known == self.encoding);

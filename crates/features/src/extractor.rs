@@ -1,4 +1,4 @@
-//! The extractor: frames in, ended flows or rows out, every frame accounted for.
+//! The extractor turns frames into ended flows or rows and accounts for every frame.
 
 use packet::pcap::Frame;
 
@@ -12,7 +12,7 @@ use crate::recording::Recorder;
 use crate::schema::Schema;
 use crate::sink::{self, Sink};
 
-/// Dissects frames in order of arrival and hands their packets to a stage, which keeps the open flows.
+/// Dissects frames in order of arrival and passes their packets to a stage, which keeps the open flows.
 #[derive(Debug)]
 pub struct Extractor<S> {
     reader: PacketReader,
@@ -34,7 +34,7 @@ pub(crate) struct Done {
     pub(crate) output: Result<(), sink::Error>,
 }
 
-/// Frames to packets with their ports: what needs memory of earlier packets, but of no flow.
+/// Turns frames into packets with their ports. It keeps state across packets, such as fragments, but no flows.
 #[derive(Debug, Default)]
 pub struct PacketReader {
     tunnels: Tunnels,
@@ -56,12 +56,12 @@ impl PacketReader {
         }
     }
 
-    /// The packet in a frame, if it is wanted; counted, also where there is none.
+    /// Returns the packet in a frame if the selection keeps it. Every frame is counted, with or without a packet.
     pub fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<Packet<'a>> {
         self.look(frame, |packet| *packet)
     }
 
-    /// The same for whoever only looks at it: a packet is large enough for each copy to be felt.
+    /// Like [`Self::read`], but lends the packet to `take`. A `Packet` is large, so each copy of it is measurable.
     #[inline]
     pub(crate) fn look<'a, T>(
         &mut self,
@@ -101,7 +101,7 @@ impl PacketReader {
         false
     }
 
-    /// What came in so far.
+    /// The input counted so far.
     pub fn seen(&self) -> InputCounters {
         self.seen
     }
@@ -126,7 +126,7 @@ impl<F: FnMut(Box<Flow>)> Extractor<FlowStage<F>> {
 }
 
 impl<S: Stage> Extractor<S> {
-    /// Takes the next frame; exports the flows that it ends, or that have timed out.
+    /// Takes the next frame. Exports the flows that the frame ends and the flows that have timed out.
     #[inline]
     pub fn frame(&mut self, frame: &Frame<'_>) {
         self.part(frame);
@@ -135,7 +135,7 @@ impl<S: Stage> Extractor<S> {
         }
     }
 
-    /// Takes a frame of a capture that several extractors share, whose reader calls [`Self::sweep`].
+    /// Takes a frame of a capture that several extractors share. The capture's reader calls [`Self::sweep`].
     #[inline]
     pub(crate) fn part(&mut self, frame: &Frame<'_>) {
         let kept = self.reader.look(frame, |packet| self.stage.packet(packet));
@@ -163,7 +163,7 @@ impl RowExtractor {
         Self::to_sink_selecting(options.selection.clone(), schema, options, sink)
     }
 
-    /// The same for frames of which another place applies the rest of the selection.
+    /// Like [`Self::to_sink`], but applies only `selection`. The rest of the options' selection is applied elsewhere.
     pub(crate) fn to_sink_selecting(
         selection: Selection,
         schema: &Schema,
@@ -182,7 +182,7 @@ impl RowExtractor {
         }
     }
 
-    /// The same, and the frames are recorded.
+    /// Also records the frames whose packets are kept.
     pub(crate) fn recorded_by(self, recorder: Option<Recorder>) -> Self {
         Self { recorder, ..self }
     }
@@ -192,13 +192,13 @@ impl RowExtractor {
         self.stage.begin(time_ns);
     }
 
-    /// Exports what has ended by this time, and hands on the collected rows and frames.
+    /// Exports the flows that have ended by this time and flushes the collected rows and frames.
     pub(crate) fn tick(&mut self, now_ns: i64) {
         self.stage.sweep(now_ns);
         self.flush();
     }
 
-    /// Hands on the collected rows and frames.
+    /// Passes the collected rows to the sink and the collected frames to the recording.
     pub(crate) fn flush(&mut self) {
         self.stage.flush();
         if let Some(recorder) = &mut self.recorder {
@@ -217,7 +217,7 @@ impl RowExtractor {
             .is_some_and(sink::Error::is_closed_pipe)
     }
 
-    /// The counters without a walk over the flows: packets that are not exported are taken to be open.
+    /// The counters without a walk over the flows: every packet that is not exported is assumed to be in an open flow.
     pub(crate) fn quick_counters(&self) -> Counters {
         let (seen, exported) = (self.reader.seen(), self.stage.exported());
         let kept = seen.packets.saturating_sub(seen.left_out());
@@ -249,15 +249,15 @@ impl RowExtractor {
     }
 }
 
-/// The least time among the latest frames: one wrong clock reading neither ends flows nor keeps them
-/// from ending, and frames may be that much out of order.
+/// The earliest timestamp among the latest frames. Because the minimum is used, a single wrong timestamp neither ends
+/// flows early nor keeps them open, and frames may be out of order within that window.
 #[derive(Debug)]
 pub(crate) struct Horizon {
     least_ns: i64,
     frames: u32,
 }
 
-/// Frames between two looks at the table.
+/// Frames between two sweeps of the table.
 const LATEST: u32 = 1024;
 
 impl Default for Horizon {
@@ -270,7 +270,7 @@ impl Default for Horizon {
 }
 
 impl Horizon {
-    /// Takes a frame's time. How far time has surely come, each time it is worth a look at the table.
+    /// Takes a frame's timestamp. Returns the time up to which the table can be swept, once per [`LATEST`] frames.
     #[inline]
     pub(crate) fn frame(&mut self, time_ns: i64) -> Option<i64> {
         self.least_ns = self.least_ns.min(time_ns);

@@ -1,4 +1,4 @@
-//! What makes packets one flow: the endpoints in an order that both directions share.
+//! The key of a flow: both endpoints, in an order that is the same for both directions.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,16 +7,16 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Key {
-    /// In network order as one number; IPv4 mapped into IPv6.
+    /// In network order as one number. IPv4 addresses are mapped into IPv6.
     pub addresses: [u128; 2],
     pub ports: [u16; 2],
-    /// The outermost VLAN id where flows are told apart by it, else 0.
+    /// The outermost VLAN id if it is part of the key, else 0.
     pub vlan: u16,
     pub protocol: u8,
     /// Of the IP header: 4 or 6.
     pub version: u8,
-    /// The virtual network that the addresses are in, by the identifier of VXLAN, Geneve or NVGRE; 0
-    /// outside of any. Both directions of a conversation have it.
+    /// The virtual network of the addresses: the identifier of VXLAN, Geneve or NVGRE, or 0 outside a virtual
+    /// network. Both directions of a conversation have the same identifier.
     pub network: u32,
 }
 
@@ -35,8 +35,8 @@ pub struct Endpoint {
 }
 
 impl Key {
-    /// The key of a packet between these endpoints, and which of them sent it. A packet from an
-    /// endpoint to itself is sent by the first.
+    /// Returns the key of a packet between these endpoints and the endpoint that sent it. A packet from an
+    /// endpoint to itself counts as sent by the first.
     pub fn of(
         source: Endpoint,
         destination: Endpoint,
@@ -81,7 +81,7 @@ impl Key {
             | u128::from(self.network) << 64
     }
 
-    /// The same on every machine and in every run: what flow ids are made of.
+    /// A serialization that is the same on every machine and in every run. Flow ids are computed from it.
     pub(crate) fn bytes(&self) -> [u8; 48] {
         let mut bytes = [0; 48];
         bytes[..16].copy_from_slice(&self.addresses[0].to_be_bytes());
@@ -109,7 +109,7 @@ impl Sender {
 }
 
 impl Endpoint {
-    /// The address as people write it, in the version that its packets had.
+    /// The address in the IP version of its packets.
     pub fn ip(&self, version: u8) -> IpAddr {
         let address = Ipv6Addr::from_bits(self.address);
         match address.to_ipv4_mapped() {
@@ -119,7 +119,7 @@ impl Endpoint {
     }
 }
 
-/// An IPv4 address as the key holds it.
+/// An IPv4 address in the key's form.
 pub(crate) fn mapped(address: [u8; 4]) -> u128 {
     0xffff_0000_0000 | u128::from(u32::from_be_bytes(address))
 }

@@ -1,7 +1,7 @@
 //! Packets to flow features for machine learning: one definition of every feature, on every datapath.
 //!
-//! A frame is dissected, its packet is counted under a flow, and an ended flow is a row of a schema.
-//! Where frames come from is the datapaths' business, where rows go is the sinks'.
+//! A frame is dissected, its packet is counted in a flow, and each ended flow becomes a row of a schema.
+//! The datapaths supply the frames, and the sinks write the rows.
 
 pub mod batch;
 pub mod column;

@@ -12,7 +12,7 @@ pub struct Options {
     pub tunnels: Tunnels,
     /// Distinguish flows by their outermost VLAN id.
     pub by_vlan: bool,
-    /// Count all echoes between two hosts as one flow, whatever their identifiers.
+    /// Count all echoes between two hosts as one flow, whatever their ICMP identifiers.
     pub ignore_icmp_id: bool,
     /// The packets to keep.
     pub selection: Selection,

@@ -1,4 +1,4 @@
-//! What rows about packets are made of: what a packet's headers say, or their bits.
+//! The contents of rows about packets: the values in a packet's headers, or the headers' bits.
 
 use ::packet::parse::Fragment;
 use ::packet::protocol;
@@ -12,13 +12,13 @@ pub(crate) trait Row: 'static {
     fn of(packet: &Packet<'_>, place: Place, limits: &Limits) -> Self;
 }
 
-/// What a packet's headers say.
+/// The values in a packet's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Without its bytes.
+    /// The packet without its bytes.
     pub packet: Packet<'static>,
     pub place: Place,
-    /// Of its payload, in bits per byte, where payloads are read.
+    /// Entropy of the payload in bits per byte, if payloads are read.
     pub entropy: Option<f64>,
 }
 
@@ -41,8 +41,8 @@ impl Row for Facts {
     }
 }
 
-/// The bits of a packet's headers and of the start of its payload, each header at a place of its own:
-/// 0, 1, or -1 for what the packet does not have or the capture did not keep.
+/// The bits of a packet's headers and of the start of its payload. Each header has a fixed offset. A bit is 0 or
+/// 1, or -1 if the packet does not have it or the capture did not keep it.
 #[derive(Clone, Debug)]
 pub struct Bits {
     pub time_ns: i64,
@@ -50,7 +50,7 @@ pub struct Bits {
     pub bits: Box<[i8]>,
 }
 
-/// Bits that a header has room for: with all its options, IPv6 without extension headers.
+/// Bits reserved for each header with all its options. IPv6 is without extension headers.
 pub(crate) const IPV4: usize = 480;
 pub(crate) const IPV6: usize = 320;
 pub(crate) const TCP: usize = 480;
@@ -92,13 +92,13 @@ fn parts(mut rest: &mut [i8]) -> [&mut [i8]; 6] {
     [v4, v6, tcp, udp, icmp, rest]
 }
 
-/// Bytes of an IPv4 header with its options: `dissect` has seen that they are there.
+/// Bytes of an IPv4 header with its options. `dissect` has already checked that they are present.
 fn v4_header(network: &[u8]) -> usize {
     let words = network.first().map_or(0, |first| first & 0x0f);
     (usize::from(words) * 4).min(network.len())
 }
 
-/// What was captured of a transport header.
+/// The captured bytes of a transport header.
 fn transport<'a>(packet: &Packet<'a>) -> &'a [u8] {
     if packet.fragment == Fragment::Later {
         return &[];
@@ -108,7 +108,7 @@ fn transport<'a>(packet: &Packet<'a>) -> &'a [u8] {
     packet.network.get(at..end).unwrap_or(&[])
 }
 
-/// The eight bits of every byte, the first bit first.
+/// The eight bits of every byte value, most significant bit first.
 const SPREAD: [[i8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut byte = 0;
@@ -125,7 +125,7 @@ const SPREAD: [[i8; 8]; 256] = {
     table
 };
 
-/// Bytes as bits, as far as there is room.
+/// Writes bytes as bits until `bits` is full.
 fn spread(bytes: &[u8], bits: &mut [i8]) {
     for (byte, bits) in bytes.iter().zip(bits.chunks_exact_mut(8)) {
         bits.copy_from_slice(&SPREAD[usize::from(*byte)]);

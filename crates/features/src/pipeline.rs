@@ -1,4 +1,4 @@
-//! From packets to rows, wherever the packets were dissected: counted under flows, and made into rows.
+//! From packets to rows: packets are counted in flows, and flows become rows, wherever the packets were dissected.
 
 use arrow_schema::SchemaRef;
 
@@ -13,11 +13,11 @@ use crate::rows::RowWriter;
 use crate::schema::{Rows, Schema};
 use crate::sink::{Error, Sink};
 
-/// Takes packets in order of arrival, and keeps the open flows.
+/// Takes packets in order of arrival and keeps the open flows.
 pub trait Stage {
     fn packet(&mut self, packet: &Packet<'_>);
 
-    /// Ends the flows that no packet at or after this time can belong to.
+    /// Ends the flows that cannot contain a packet at or after this time.
     fn sweep(&mut self, now_ns: i64);
 
     fn exported(&self) -> OutputCounters;
@@ -56,7 +56,7 @@ pub(crate) struct WriteResult {
     pub(crate) output: Result<(), Error>,
 }
 
-/// A schema's rows in Arrow's terms.
+/// The Arrow schema of a schema's rows.
 pub fn arrow_schema(schema: &Schema, options: &Options) -> SchemaRef {
     let options = &schema.options(options);
     match schema.rows {
@@ -76,7 +76,7 @@ pub(crate) fn batcher<R>(
 }
 
 impl FlowPipeline {
-    /// Uses the schema's own options where it has them.
+    /// Applies the options that the schema itself prescribes.
     pub(crate) fn new(schema: &Schema, options: &Options, sink: Box<dyn Sink>) -> Self {
         let options = &schema.options(options);
         match schema.rows {
@@ -95,28 +95,28 @@ impl FlowPipeline {
         }
     }
 
-    /// Sets the time of the capture's first frame, which may be another table's: then sweeps at the same times end
-    /// the same flows in every table that has a part of them.
+    /// Sets the time of the capture's first frame, which may be in another worker's table. All tables of a capture
+    /// then sweep at the same times and end the same flows.
     pub(crate) fn begin(&mut self, time_ns: i64) {
         self.stage_mut().begin(time_ns);
     }
 
-    /// Hands on the collected rows.
+    /// Passes the collected rows to the sink.
     pub(crate) fn flush(&mut self) {
         self.stage_mut().flush();
     }
 
-    /// Rows that the output has or will have, and rows that are lost so far.
+    /// Rows written or waiting to be written, and rows lost so far.
     pub(crate) fn rows(&self) -> (u64, u64) {
         self.stage().rows()
     }
 
-    /// Why the output takes no more, if it does not.
+    /// The error after which the output accepts no more rows, if there was one.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.stage().failure()
     }
 
-    /// Ends every flow, and completes the output.
+    /// Ends every flow and completes the output.
     pub(crate) fn finish(self) -> WriteResult {
         match self {
             Self::Flows(flows) => flows.finish(),
@@ -125,7 +125,7 @@ impl FlowPipeline {
         }
     }
 
-    /// The stage, for everything that is not done for each packet.
+    /// The stage as a trait object, for calls that are not made for each packet.
     fn stage(&self) -> &dyn RowStage {
         match self {
             Self::Flows(flows) => flows,
@@ -255,7 +255,7 @@ impl RowStage for FlowStage<RowWriter<Flow>> {
     }
 }
 
-/// Writes a row for each packet. It keeps flows to tell a packet's place in them.
+/// Writes a row for each packet. It keeps flows to determine each packet's place in its flow.
 #[derive(Debug)]
 pub(crate) struct PacketStage<R: 'static> {
     table: Table,
@@ -301,7 +301,7 @@ impl<R: Row> Stage for PacketStage<R> {
         self.exported
     }
 
-    /// A packet has its row at once.
+    /// Always 0, because a packet's row is written at once.
     fn open(&self) -> u64 {
         0
     }

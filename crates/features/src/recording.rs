@@ -1,7 +1,7 @@
-//! The frames of a run, into a capture: those whose packets make rows, as they came.
+//! Records the frames whose packets make rows into a capture file, unchanged.
 //!
-//! Each worker collects whole records; a thread of its own writes them. Where traffic does not wait for
-//! the disk, what finds no room is counted as lost.
+//! Each worker collects complete records, and a separate thread writes them. A live run does not wait for the disk:
+//! frames without space in the queue are counted as lost.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use packet::pcap::{self, Frame};
 
 use crate::sink::{Error, FrameFiles, Mode, Series};
 
-/// Bytes of records that a worker collects.
+/// Bytes of records that a worker collects before it sends them to the thread.
 const PIECE: usize = 256 << 10;
-/// Pieces that wait for the disk, at most: 16 MiB.
+/// The maximum number of pieces that wait for the disk: 16 MiB.
 const DEPTH: usize = 64;
 
-/// A capture in the making. Dropped without being finished, it leaves no empty file behind.
+/// A capture that is being written. Dropping it unfinished leaves no empty file behind.
 #[derive(Debug)]
 pub struct Recording {
     recorder: Recorder,
@@ -26,7 +26,7 @@ pub struct Recording {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Takes the frames of one worker; a copy of it takes those of another.
+/// Records the frames of one worker. Each further worker uses a clone.
 #[derive(Debug)]
 pub struct Recorder {
     pieces: SyncSender<Message>,
@@ -35,24 +35,24 @@ pub struct Recorder {
     collected: Piece,
 }
 
-/// What became of frames that were to be recorded.
+/// Counts recorded and lost frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingCounters {
-    /// Packets that are in a file.
+    /// Packets written to a file.
     pub packets: u64,
-    /// Packets that found no room, in memory or on the disk.
+    /// Packets lost for lack of space, in the queue or on the disk.
     pub lost: u64,
 }
 
-/// What the thread is told.
+/// A message to the thread.
 #[derive(Debug)]
 enum Message {
     Records(Piece),
-    /// Nothing more is taken.
+    /// The end of the recording.
     End,
 }
 
-/// Whole records, of one link type.
+/// Complete records of one link type.
 #[derive(Debug, Default)]
 struct Piece {
     link_type: u32,
@@ -66,13 +66,13 @@ struct Shared {
     lost: AtomicU64,
     finishing: AtomicBool,
     failed: AtomicBool,
-    /// The first.
+    /// The first error.
     error: Mutex<Option<Error>>,
 }
 
 impl Recording {
-    /// Opens the first file and starts the thread. A live run goes on when the disk is full, and writes
-    /// again when it no longer is.
+    /// Opens the first file and starts the thread. A live run continues when the disk is full, and writes again when
+    /// space is available.
     pub fn start(path: &Path, series: Series, mode: Mode) -> Result<Self, Error> {
         let files = FrameFiles::create(path, series)?;
         let (pieces, work) = sync_channel(DEPTH);
@@ -95,12 +95,12 @@ impl Recording {
         })
     }
 
-    /// For a run's workers.
+    /// A recorder for one of the run's workers.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// So far.
+    /// The counters so far.
     pub fn recorded(&self) -> RecordingCounters {
         RecordingCounters {
             packets: self.shared.packets.load(Ordering::Relaxed),
@@ -108,8 +108,7 @@ impl Recording {
         }
     }
 
-    /// Completes the capture with what its recorders have handed on: what is in it, and what went wrong
-    /// first.
+    /// Completes the capture with the frames that its recorders have sent. Returns the counters and the first error.
     pub fn finish(mut self) -> (RecordingCounters, Result<(), Error>) {
         self.shared.finishing.store(true, Ordering::Relaxed);
         self.end();
@@ -121,7 +120,7 @@ impl Recording {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // It takes messages until this one, or it has panicked, which its join tells.
+        // Sending fails only if the thread has panicked, which joining it reports.
         let _told = self.recorder.pieces.send(Message::End);
         if thread.join().is_err() {
             self.shared.fail(Error::Stuck);
@@ -136,7 +135,7 @@ impl Drop for Recording {
 }
 
 impl Recorder {
-    /// Takes a frame.
+    /// Records a frame.
     #[inline]
     pub(crate) fn record(&mut self, frame: &Frame<'_>) {
         if self.collected.link_type != frame.link_type {
@@ -155,7 +154,7 @@ impl Recorder {
         }
     }
 
-    /// Hands on what has been collected.
+    /// Sends the collected records to the thread.
     pub(crate) fn flush(&mut self) {
         let link_type = self.collected.link_type;
         let piece = std::mem::take(&mut self.collected);
@@ -171,7 +170,7 @@ impl Recorder {
         }
     }
 
-    /// Whether a run that loses nothing has to end.
+    /// Whether the run must end, because it may not lose frames and writing has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.mode == Mode::Whole && self.shared.failed.load(Ordering::Relaxed)
     }
@@ -195,7 +194,7 @@ impl Drop for Recorder {
 }
 
 impl Shared {
-    /// The thread.
+    /// The body of the thread.
     fn write(&self, mut files: FrameFiles, messages: &Receiver<Message>) {
         while let Ok(Message::Records(piece)) = messages.recv() {
             let appended = files.append(piece.link_type, piece.records);
@@ -220,7 +219,7 @@ impl Shared {
 
     fn fail(&self, error: Error) {
         let mut first = self.error();
-        // The rows go on where nobody reads the capture any more.
+        // A closed pipe is not a failure: the run continues to write its rows.
         let is_failure = !error.is_closed_pipe();
         self.failed.fetch_or(is_failure, Ordering::Relaxed);
         if first.is_none() {

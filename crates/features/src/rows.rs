@@ -1,4 +1,4 @@
-//! From rows to a sink, a batch at a time.
+//! Passes rows to a sink in batches.
 
 use std::borrow::Borrow;
 
@@ -7,21 +7,21 @@ use arrow_schema::SchemaRef;
 use crate::batch::{Batcher, Columns};
 use crate::sink::{Error, Sink};
 
-/// Rows of a batch: enough to pay for what a batch costs.
+/// Rows of a batch. The number is large enough to amortize the fixed cost of a batch.
 const BATCH: usize = 2048;
-/// Rows that wait to be spread over the columns together: few enough to stay in the cache.
+/// Rows that are added to the columns together. The number is small enough for them to stay in the cache.
 const BATCH_ROWS: usize = 64;
 
-/// Collects rows and hands them on. Once its sink has failed it counts what it keeps back.
+/// Collects rows and passes them to a sink. After the sink has failed, it only counts the rows.
 ///
-/// `H` is how it is given them: rows that are large are moved less in boxes.
+/// `H` is the type that holds a row. Boxes make large rows cheaper to move.
 pub struct RowWriter<R: 'static, H = Box<R>> {
     schema: SchemaRef,
     rows: Vec<H>,
     columns: Columns<R>,
     sink: Box<dyn Sink>,
     failed: Option<Error>,
-    /// Rows that the sink was given, and those that it was not.
+    /// Rows passed to the sink, and rows withheld after it failed.
     given: u64,
     kept_back: u64,
 }
@@ -53,7 +53,7 @@ impl<R, H: Borrow<R>> RowWriter<R, H> {
         }
     }
 
-    /// Hands on what has been collected.
+    /// Passes the collected rows to the sink.
     pub fn flush(&mut self) {
         self.gather();
         if self.columns.rows() > 0 {
@@ -85,12 +85,12 @@ impl<R, H: Borrow<R>> RowWriter<R, H> {
         self.failed = result.err();
     }
 
-    /// Why its sink takes no more, if it does not.
+    /// The error after which the sink accepts no more rows, if there was one.
     pub fn failure(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
 
-    /// Rows that the output has or will have, and rows that are lost so far.
+    /// Rows written or waiting to be written, and rows lost so far.
     pub fn counts(&self) -> (u64, u64) {
         (
             self.given.saturating_sub(self.sink.lost()),
@@ -98,7 +98,7 @@ impl<R, H: Borrow<R>> RowWriter<R, H> {
         )
     }
 
-    /// Completes the output: rows written, rows lost, and the error that lost them.
+    /// Completes the output. Returns the rows written, the rows lost, and the error that lost them.
     pub fn finish(mut self) -> (u64, u64, Result<(), Error>) {
         self.flush();
         let finished = self.sink.finish();

@@ -1,11 +1,11 @@
-//! Addresses as text. The formatter of the standard library takes longer than all else in a row.
+//! Addresses as text. The standard library's formatter takes longer than all other work on a row.
 
 use std::fmt::Write;
 use std::net::IpAddr;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// `192.0.2.1`, or IPv6 as RFC 5952 has it.
+/// `192.0.2.1`, or IPv6 in the form of RFC 5952.
 pub(crate) fn ip(address: IpAddr, out: &mut dyn Write) -> bool {
     let IpAddr::V4(v4) = address else {
         return write!(out, "{address}").is_ok();

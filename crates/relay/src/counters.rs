@@ -1,4 +1,4 @@
-//! What every relay datapath counts, under the same names.
+//! The counters that all relay datapaths report, under the same names.
 //!
 //! For each stream: received = forwarded + passed + each stream drop; forwarded x subscribers = the
 //! sum over subscribers of delivered + each subscriber drop.
@@ -59,7 +59,7 @@ pub struct StreamCounters {
     /// subscribers on this machine have missed them.
     #[serde(default)]
     pub copies_lost: u64,
-    /// Who holds the stream's latch.
+    /// The sender that holds the stream's latch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latched: Option<SocketAddr>,
     /// By subscriber slot.

@@ -59,7 +59,7 @@ pub trait FastPath: Send + Sync {
     /// The stream's subscribers that this fast path cannot send to, so that userspace sends them copies.
     fn userspace_only(&self, stream: StreamId) -> BTreeSet<SubscriberId>;
 
-    /// Who holds the stream's latch.
+    /// The sender that holds the stream's latch.
     fn latched(&self, stream: StreamId) -> Option<SocketAddr>;
 
     /// Why this fast path does not send to this subscriber (or not this stream at all), beyond

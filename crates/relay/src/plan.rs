@@ -1,4 +1,4 @@
-//! What a datapath is asked to do: streams with resolved subscribers.
+//! The plan of a datapath: streams with resolved subscribers.
 //!
 //! The relay core makes plans from configuration, control requests and the next-hop tracker; a
 //! datapath only carries them out, so that every datapath sends the same packets:
@@ -51,7 +51,7 @@ pub struct Plan {
     pub kernel_sources: BTreeSet<Ipv4Addr>,
 }
 
-/// One stream: where it comes in, who may send it, and who gets it.
+/// One stream: its ingest, its permitted senders and its subscribers.
 #[derive(Clone, Debug)]
 pub struct Stream {
     pub id: StreamId,
@@ -84,12 +84,12 @@ pub struct Stream {
     pub subscribers: Vec<Subscriber>,
 }
 
-/// What is done with each packet of a stream before it is forwarded.
+/// The processing of each packet of a stream before it is forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerPacket {
     /// CPU time spent on it.
     pub spin: Duration,
-    /// After every so many packets a parity datagram is sent to each subscriber.
+    /// A parity datagram is sent to each subscriber after every group of this many packets.
     pub fec_group: Option<u8>,
 }
 
@@ -119,7 +119,7 @@ pub struct Subscriber {
     pub userspace_only: bool,
 }
 
-/// Who may send a stream. There is no default: a stream names its source.
+/// The permitted senders of a stream. There is no default: a stream must name its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourcePolicy {
     Any,
@@ -128,7 +128,7 @@ pub enum SourcePolicy {
     /// The first sender (address and port), until it has been silent for the timeout.
     Latch {
         timeout: Duration,
-        /// Who holds the latch as the plan starts: it moves with the stream between datapaths.
+        /// The sender that holds the latch when the plan starts. The latch moves with the stream between datapaths.
         held_by: Option<SocketAddr>,
     },
 }

@@ -145,7 +145,7 @@ pub struct Multicast {
     pub source: Option<IpAddr>,
 }
 
-/// Who may send: `"any"`, `"latch"`, or a list of prefixes.
+/// The permitted senders: `"any"`, `"latch"`, or a list of prefixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Any,
@@ -195,7 +195,7 @@ impl Serialize for Source {
     }
 }
 
-/// What is wrong with a description, and which part it is.
+/// An error in a description, and the part that contains it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {

@@ -1,4 +1,4 @@
-//! The protocol and ports of later fragments: remembered from the first fragment of the same packet.
+//! Gives later fragments the protocol and ports of the first fragment of the same packet.
 
 use std::hash::BuildHasher;
 
@@ -8,15 +8,15 @@ use packet::parse::Fragment;
 use super::{Packet, Tunnel};
 use crate::key::{Endpoint, Key, Sender};
 
-/// A reassembly that takes longer has failed (RFC 8200 section 4.5: 60 s; Linux: 30 s).
+/// Later fragments beyond this age no longer match (RFC 8200 section 4.5: 60 s; Linux: 30 s).
 const LIFETIME_NS: i64 = 30_000_000_000;
-/// First fragments remembered at a time; older ones make room.
+/// The maximum number of remembered first fragments. A new one replaces the oldest.
 const CAPACITY: usize = 8192;
 
-/// First fragments seen lately.
+/// The most recent first fragments.
 #[derive(Debug)]
 pub struct Fragments {
-    /// Places in `seen`.
+    /// Indices into `seen`.
     index: HashTable<u32>,
     /// A ring in order of arrival.
     seen: Vec<First>,
@@ -24,18 +24,18 @@ pub struct Fragments {
     hasher: foldhash::fast::RandomState,
 }
 
-/// The packet that a fragment is of: RFC 791 section 3.2, RFC 8200 section 4.5.
+/// Identifies the packet of a fragment: RFC 791 section 3.2, RFC 8200 section 4.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Whole {
     source: u128,
     destination: u128,
     identification: u32,
     vlan: u16,
-    /// Of the IPv4 header. In IPv6 only the first fragment tells the protocol: the others have the
-    /// number of whatever extension header follows the first one's fragment header.
+    /// The protocol of the IPv4 header. In IPv6 only the first fragment has the protocol: the others have the number
+    /// of the extension header that follows the first one's fragment header.
     ip_protocol: u8,
     version: u8,
-    /// The tunnel's identifier: all fragments of a packet go in one direction.
+    /// The tunnel's identifier. It may differ between directions, but a packet's fragments all have the same direction.
     tunnel: u32,
 }
 
@@ -59,8 +59,8 @@ impl Default for Fragments {
 }
 
 impl Fragments {
-    /// Remembers a first fragment; gives a later one the protocol and ports of its first. Whether the
-    /// packet has its ports now: all but later fragments whose first is not known.
+    /// Remembers a first fragment, and gives a later fragment the protocol and ports of its first. Returns whether the
+    /// packet has its ports, which is `false` only for later fragments with an unknown first fragment.
     pub fn complete(&mut self, packet: &mut Packet<'_>) -> bool {
         match packet.fragment {
             Fragment::None => true,

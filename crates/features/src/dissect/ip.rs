@@ -16,18 +16,18 @@ const V6_MIN_MTU: usize = 1280;
 /// RFC 5533: an extension header.
 const SHIM6: u8 = 140;
 
-/// The facts of an IP header that its transport is read with.
+/// The fields of an IP header that are needed to read the transport header.
 #[derive(Debug)]
 struct Network {
     version: u8,
     source: u128,
     destination: u128,
-    /// After extension headers.
+    /// The protocol after all extension headers.
     protocol: u8,
     ttl: u8,
     tos: u8,
     identification: u32,
-    /// As in the header itself; 0 of IPv6.
+    /// The protocol field of the IPv4 header; 0 for IPv6.
     ip_protocol: u8,
     fragment: Fragment,
     length: usize,
@@ -36,12 +36,12 @@ struct Network {
     malformed: bool,
 }
 
-/// Reads the IP header at `link.l3` and what follows it.
+/// Reads the IP header at `link.l3` and the transport header behind it.
 pub(super) fn read<'a>(frame: &Frame<'a>, link: Link) -> Result<Packet<'a>, Rejection> {
     let on_wire = (frame.original_length as usize).max(frame.bytes.len());
     let bytes = frame.bytes.get(link.l3..).unwrap_or(&[]);
     let room = on_wire - link.l3.min(on_wire);
-    // What calls itself IPv4 is believed its version field, what calls itself IPv6 must be that.
+    // A frame marked IPv4 may have either version in its header. A frame marked IPv6 must have version 6.
     let network = match (link.ethertype, bytes.first().map(|first| first >> 4)) {
         (ethertype::IPV4, Some(4)) => v4(bytes, room)?,
         (_, Some(6)) => v6(bytes, room)?,
@@ -107,7 +107,7 @@ fn v4(bytes: &[u8], room: usize) -> Result<Network, Rejection> {
         return Err(Rejection::TruncatedIp);
     }
     let declared = usize::from(u16_at(ip, 2));
-    // A device that segments by itself may be handed a length of zero.
+    // The length may be zero in a packet that the stack leaves to the device for segmentation.
     let aggregated = declared == 0;
     let length = if aggregated { room } else { declared };
     if length < header {
@@ -134,7 +134,7 @@ fn v4(bytes: &[u8], room: usize) -> Result<Network, Rejection> {
         malformed: length > room,
     };
     if network.fragment != Fragment::Later && network.protocol == protocol::AUTHENTICATION {
-        // IPv4 knows no chain of headers: where AH cannot be read, it is the transport.
+        // IPv4 has no chain of extension headers. An unreadable AH is therefore the transport, not a bad IP header.
         network.malformed |= extensions(bytes, &mut network).is_err();
     }
     Ok(network)
@@ -143,7 +143,7 @@ fn v4(bytes: &[u8], room: usize) -> Result<Network, Rejection> {
 fn v6(bytes: &[u8], room: usize) -> Result<Network, Rejection> {
     let ip = bytes.get(..V6_HEADER).ok_or(Rejection::TruncatedIp)?;
     let declared = usize::from(u16_at(ip, 4));
-    // TCP that the device is to segment: a shorter packet never has to be.
+    // TCP that the device segments. A packet of up to the minimum MTU never needs segmentation.
     let aggregated = declared == 0 && ip[6] == protocol::TCP && room > V6_MIN_MTU;
     let payload = match (declared, ip[6]) {
         (0, protocol::HOP_BY_HOP) => jumbo_payload(bytes).ok_or(Rejection::BadIp)?,
@@ -192,8 +192,8 @@ fn jumbo_payload(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Walks the extension headers (RFC 8200 section 4; AH also in IPv4) up to the transport, or to a
-/// later fragment's data. A chain that does not end within the packet makes it none.
+/// Walks the extension headers (RFC 8200 section 4; AH also in IPv4) up to the transport header, or up to the data of
+/// a later fragment. A chain that does not end within the packet is an error.
 fn extensions(bytes: &[u8], network: &mut Network) -> Result<(), Rejection> {
     while is_extension(network.protocol) && network.fragment != Fragment::Later {
         let at = network.header;
@@ -217,7 +217,7 @@ fn extensions(bytes: &[u8], network: &mut Network) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Why a header that ends at `end` is not whole: the packet is too short, or what was kept of it.
+/// The reason that a header ending at `end` is incomplete: either the packet or the capture of it is too short.
 fn cut_off(network: &Network, end: usize) -> Rejection {
     if end > network.length {
         Rejection::BadIp
@@ -230,7 +230,7 @@ fn fragment(extension: &[u8], network: &mut Network) {
     let offset = u16_at(extension, 2);
     network.identification =
         u32::from(u16_at(extension, 4)) << 16 | u32::from(u16_at(extension, 6));
-    // Neither offset nor more: a whole packet in fragment's clothing (RFC 6946).
+    // An atomic fragment (RFC 6946): without an offset and the M flag, the packet is complete.
     network.fragment = match (offset & 0xfff8, offset & 1) {
         (0, 0) => network.fragment,
         (0, _) => Fragment::First,
@@ -250,7 +250,7 @@ fn is_extension(number: u8) -> bool {
     )
 }
 
-/// A length that came out of 32 bits, or 16, fits again.
+/// Converts a length back. All lengths come from fields of 16 or 32 bits, so none is cut.
 fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

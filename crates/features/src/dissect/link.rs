@@ -1,16 +1,16 @@
-//! Link layers: from a frame's first byte to its network header, through tags, labels and PPPoE.
+//! Link layers: from a frame's first byte to its network header, through VLAN tags, MPLS labels and PPPoE.
 
 use packet::ethertype;
 
-/// More tags, labels or sessions than this is an attack, not a network.
+/// The limit of tags, labels and sessions. Real networks use far fewer, so a deeper frame is an attack.
 const MAX_LAYERS: usize = 20;
 
-/// Link types, by the numbers of the registry of tcpdump.org.
+/// Link-layer header types, as registered at tcpdump.org.
 mod link_type {
     pub(super) const NULL: u32 = 0;
     pub(super) const ETHERNET: u32 = 1;
     pub(super) const PPP: u32 = 9;
-    /// What raw IP was before it had a number of its own, on two families of systems.
+    /// Raw IP on two families of systems, from before the registry had a number for it.
     pub(super) const RAW_BSD: u32 = 12;
     pub(super) const RAW_OPENBSD: u32 = 14;
     pub(super) const RAW: u32 = 101;
@@ -21,40 +21,40 @@ mod link_type {
     pub(super) const LINUX_SLL2: u32 = 276;
 }
 
-/// EtherTypes of what is unwrapped on the way to IP.
+/// EtherTypes of the layers that are unwrapped to reach IP.
 mod layer {
     pub(super) const QINQ_OLD: u16 = 0x9100;
     pub(super) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_MULTICAST: u16 = 0x8848;
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
-    /// Provider backbone bridges (IEEE 802.1ah): a service tag, and the customer's frame.
+    /// Provider backbone bridges (IEEE 802.1ah): a service tag followed by the customer's frame.
     pub(super) const BACKBONE_SERVICE: u16 = 0x88e7;
-    /// Up to it, an Ethernet type field is a length and an LLC header follows.
+    /// The largest Ethernet type field that is a length. An LLC header follows it.
     pub(super) const MAX_LENGTH_FIELD: u16 = 1500;
 }
 
-/// Bytes of an Ethernet header, and of its two addresses.
+/// Bytes of an Ethernet header and of its two addresses.
 const ETHERNET_HEADER: usize = 14;
 const ADDRESSES: usize = 12;
-/// Before the Ethernet header in MPLS, and the tag before a customer's frame in a provider's backbone.
+/// Bytes of the control word before Ethernet in MPLS, and of the tag before a customer's frame in a backbone.
 const CONTROL_WORD: usize = 4;
 const SERVICE_TAG: usize = 4;
 
-/// What lies before the network header.
+/// The layers before the network header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Where the network header starts.
+    /// Offset of the network header in the frame, in bytes.
     pub l3: usize,
-    /// Its EtherType.
+    /// EtherType of the network header.
     pub ethertype: u16,
-    /// The outermost tag's VLAN id; 0 without one.
+    /// VLAN id of the outermost tag; 0 if the frame is untagged.
     pub vlan: u16,
     pub vlan_tags: u8,
     pub source_mac: [u8; 6],
     pub destination_mac: [u8; 6],
 }
 
-/// Why no network header was reached.
+/// The reason that no network header was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoNetwork {
     LinkType,
@@ -62,7 +62,7 @@ pub(super) enum NoNetwork {
     TooDeep,
 }
 
-/// Finds the network header of a frame of this link type.
+/// Finds the network header in a frame of this link type.
 pub(super) fn read(link_type: u32, bytes: &[u8]) -> Result<Link, NoNetwork> {
     let mut link = Link::default();
     match link_type {
@@ -102,10 +102,10 @@ pub(super) fn ethernet(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     Ok(())
 }
 
-/// Walks through VLAN tags, MPLS labels, LLC/SNAP, PPPoE, and Ethernet in MPLS and in provider backbones, until
-/// something else follows.
+/// Walks through VLAN tags, MPLS labels, LLC/SNAP, PPPoE, and Ethernet in MPLS and in provider backbones, up to the
+/// first other EtherType.
 pub(super) fn unwrap_layers(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
-    // Once more, to see what is behind the last.
+    // One more pass than there may be layers, to read the EtherType behind the last.
     for _ in 0..=MAX_LAYERS {
         match link.ethertype {
             ethertype::VLAN | ethertype::QINQ | layer::QINQ_OLD => {
@@ -145,8 +145,8 @@ pub(super) fn unwrap_layers(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwo
     Err(NoNetwork::TooDeep)
 }
 
-/// The EtherType that an LLC header announces, by SNAP (RFC 1042, and 802.1H's bridged form) or as
-/// IP's own access point, and the header's size.
+/// Reads the LLC header at `at`. Returns the EtherType, given by SNAP (RFC 1042, and 802.1H's bridged form) or by
+/// IP's own service access point, and the header's size in bytes.
 fn llc(bytes: &[u8], at: usize) -> Option<(u16, usize)> {
     match bytes.get(at..)? {
         [0xaa, 0xaa, 3, 0, 0, 0 | 0xf8, high, low, ..] => {
@@ -157,8 +157,8 @@ fn llc(bytes: &[u8], at: usize) -> Option<(u16, usize)> {
     }
 }
 
-/// The EtherType that BSD's address family in the first word means. Without a byte order of its own the
-/// word is the capturing machine's, and some of these write an EtherType there.
+/// The EtherType for BSD's address family in the first word. `NULL` has the byte order of the capturing machine, and
+/// some of these machines write an EtherType instead.
 fn of_family(bytes: &[u8], link_type: u32) -> Result<u16, NoNetwork> {
     let word = bytes.get(..4).ok_or(NoNetwork::CutOff)?;
     let word = [word[0], word[1], word[2], word[3]];
@@ -183,8 +183,8 @@ fn ppp(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     ppp_protocol(bytes, link)
 }
 
-/// Reads a PPP protocol number at `link.l3`, which may be compressed to one byte (RFC 1661 section 6.5): only its
-/// last byte is odd.
+/// Reads the PPP protocol number at `link.l3`. It may be compressed to one byte (RFC 1661 section 6.5): only the
+/// last byte of a number is odd.
 fn ppp_protocol(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     let first = *bytes.get(link.l3).ok_or(NoNetwork::CutOff)?;
     let (protocol, size) = if first & 1 == 1 {
@@ -203,12 +203,12 @@ fn ppp_protocol(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     Ok(())
 }
 
-/// Finds what the last label is for: IP, which its version tells, or Ethernet (RFC 4448), with a control word
-/// before it or without. Nothing announces either, so that the frame's EtherType has to be one that carries IP.
+/// Finds the payload behind the last label: IP, recognized by its version, or Ethernet (RFC 4448), with or without a
+/// control word. No field announces either, so Ethernet is accepted only if its EtherType leads to IP.
 fn behind_labels(bytes: &[u8], link: &mut Link) -> Result<(), NoNetwork> {
     let rest = bytes.get(link.l3..).unwrap_or(&[]);
     link.ethertype = by_version(rest)?;
-    // A control word begins with four zero bits, an associated channel with the number 1 (RFC 5586).
+    // A control word begins with four zero bits; an associated channel header begins with the number 1 (RFC 5586).
     let before: &[usize] = match rest.first().map(|first| first >> 4) {
         Some(0) => &[CONTROL_WORD, 0],
         Some(1 | 4 | 6) => &[],
@@ -237,7 +237,7 @@ fn carries_ip(ethertype: &u16) -> bool {
     )
 }
 
-/// The EtherType that the version in an IP header's first byte means; 0 for neither.
+/// The EtherType for the version in an IP header's first byte; 0 for any other version.
 fn by_version(bytes: &[u8]) -> Result<u16, NoNetwork> {
     let first = bytes.first().ok_or(NoNetwork::CutOff)?;
     Ok(match first >> 4 {

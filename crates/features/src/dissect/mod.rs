@@ -1,7 +1,7 @@
-//! From a captured frame to the facts that features are made of.
+//! Dissects a captured frame into the header fields that features are computed from.
 //!
-//! Lengths are those that headers declare, never those that a capture happened to keep. A packet
-//! with a sound IP header is never refused: what cannot be read beyond it is zero, and flagged.
+//! Lengths come from the headers, never from the number of captured bytes. A packet with a valid IP header is never
+//! rejected: fields beyond it that cannot be read are zero, and a flag marks them.
 
 mod fragments;
 mod ip;
@@ -34,7 +34,7 @@ pub mod tcp_flag {
     pub const CWR: u8 = 0x80;
 }
 
-/// Kinds of ICMP and ICMPv6.
+/// ICMP and ICMPv6 message types.
 pub(crate) mod icmp_kind {
     pub(crate) const REPLY: u8 = 0;
     pub(crate) const REQUEST: u8 = 8;
@@ -42,51 +42,51 @@ pub(crate) mod icmp_kind {
     pub(crate) const REPLY_V6: u8 = 129;
 }
 
-/// What a frame's headers say. Lengths in bytes.
+/// The header fields of a frame. Lengths are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Since the epoch.
+    /// Nanoseconds since the epoch.
     pub time_ns: i64,
-    /// The whole frame, as long as it was on the wire.
+    /// Length of the whole frame on the wire.
     pub wire_length: u32,
     pub link: Link,
     pub key: Key,
     pub sender: Sender,
-    /// Of the tunnel that the packet was taken out of, where its header has an identifier.
+    /// The tunnel that the packet was taken out of, if its header has an identifier.
     pub tunnel: Option<Tunnel>,
-    /// From the IP header's first byte to the packet's last.
+    /// Length from the first byte of the IP header to the end of the packet.
     pub ip_length: u32,
-    /// The IP header with its options and extension headers.
+    /// Length of the IP header with options and extension headers.
     pub ip_header: u32,
-    /// 0 where there is none: later fragments, protocols that are not read.
+    /// Length of the transport header; 0 for later fragments and for unsupported protocols.
     pub l4_header: u32,
-    /// What is left of `ip_length`.
+    /// Bytes of `ip_length` behind the transport header.
     pub payload_length: u32,
     pub ttl: u8,
-    /// DSCP and ECN.
+    /// DSCP and ECN bits.
     pub tos: u8,
     pub fragment: Fragment,
-    /// The IP identification; of IPv6 only in fragments.
+    /// IP identification. An IPv6 packet has one only if it is a fragment.
     pub identification: u32,
-    /// The protocol field of the IPv4 header, by which fragments are told apart (RFC 791); 0 of IPv6.
+    /// The protocol field of the IPv4 header, which distinguishes fragments (RFC 791); 0 for IPv6.
     pub ip_protocol: u8,
     pub tcp: Option<Tcp>,
     pub icmp: Option<Icmp>,
-    /// A later fragment, or the transport header is cut off or impossible.
+    /// The packet is a later fragment, or its transport header is truncated or invalid.
     pub headless: bool,
-    /// The capture holds less than was on the wire.
+    /// The capture holds fewer bytes than were on the wire.
     pub truncated: bool,
-    /// A header contradicts itself, or what surrounds it.
+    /// A header contradicts itself or the headers around it.
     pub malformed: bool,
     /// More than one packet of the wire: the IP length is zero, as in segments left to the device.
     pub aggregated: bool,
-    /// What was captured of the payload.
+    /// The captured bytes of the payload.
     pub payload: &'a [u8],
-    /// What was captured from the IP header on.
+    /// The captured bytes from the IP header on.
     pub network: &'a [u8],
 }
 
-/// What a TCP header says.
+/// The fields of a TCP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tcp {
     pub flags: u8,
@@ -94,18 +94,18 @@ pub struct Tcp {
     pub reserved: u8,
     pub sequence: u32,
     pub acknowledgement: u32,
-    /// As sent, not scaled.
+    /// The window as sent, without scaling.
     pub window: u16,
-    /// The shift of the window scale option (RFC 7323), in SYNs only.
+    /// The shift of the window scale option (RFC 7323). Only SYNs have it.
     pub window_scale: Option<u8>,
 }
 
-/// What an ICMP header says.
+/// The fields of an ICMP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Icmp {
     pub kind: u8,
     pub code: u8,
-    /// Of an echo, else 0.
+    /// The identifier of an echo, else 0.
     pub identifier: u16,
 }
 
@@ -118,7 +118,7 @@ impl Packet<'_> {
         self.tcp.is_some_and(|tcp| tcp.flags & flag != 0)
     }
 
-    /// Gives an echo its identifier in place of a port: that of the side that asks, as the other one's is 0.
+    /// Stores the identifier of an echo in place of the requester's port. The other port is 0.
     #[inline]
     pub(crate) fn distinguish_echo(&mut self) {
         let Some(icmp) = self.icmp.filter(|icmp| icmp.identifier != 0) else {
@@ -144,7 +144,10 @@ impl Packet<'_> {
     }
 }
 
-/// Reads a frame, and says why where there is no packet in it.
+/// Reads the packet in a frame.
+///
+/// # Errors
+/// The reason that the frame contains no packet.
 pub fn dissect<'a>(frame: &Frame<'a>, tunnels: Tunnels) -> Result<Packet<'a>, Rejection> {
     let link = link::read(frame.link_type, frame.bytes).map_err(|why| match why {
         link::NoNetwork::LinkType => Rejection::LinkType,

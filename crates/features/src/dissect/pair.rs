@@ -1,5 +1,4 @@
-//! Which of several workers a frame is for: all packets that can be in one flow, and all fragments of a
-//! packet, go to the same one.
+//! Assigns frames to workers. All packets of a flow and all fragments of a packet go to the same worker.
 
 use packet::ethertype;
 use packet::pcap::Frame;
@@ -7,13 +6,13 @@ use packet::pcap::Frame;
 use super::{Tunnels, dissect, link};
 use crate::key::mapped;
 
-/// A number below `workers` that frames between the same two addresses have in common, in both
-/// directions; 0 where there are none, and no flow.
+/// The worker, below `workers`, for a frame. It depends only on the two addresses, and is the same in both directions.
+/// Frames without addresses belong to no flow and go to worker 0.
 #[inline]
 pub(crate) fn shard(frame: &Frame<'_>, tunnels: Tunnels, workers: u32) -> u32 {
     let pair = match tunnels {
         Tunnels::Outer => outer(frame),
-        // What is inside is known only once everything is read.
+        // The inner addresses are known only after full dissection.
         Tunnels::Inner => dissect(frame, tunnels)
             .ok()
             .map(|packet| packet.key.addresses),
@@ -21,7 +20,7 @@ pub(crate) fn shard(frame: &Frame<'_>, tunnels: Tunnels, workers: u32) -> u32 {
     pair.map_or(0, |[one, other]| spread(one.wrapping_add(other), workers))
 }
 
-/// The addresses as `ip::read` finds them.
+/// The same addresses that `ip::read` finds, without the rest of the dissection.
 #[inline]
 fn outer(frame: &Frame<'_>) -> Option<[u128; 2]> {
     let link = link::read(frame.link_type, frame.bytes).ok()?;
@@ -41,7 +40,8 @@ fn outer(frame: &Frame<'_>) -> Option<[u128; 2]> {
     }
 }
 
-/// Every bit of the sum matters to the upper half of the product: neighbours are parted, too.
+/// Multiplying by an odd constant lets every bit of the sum affect the upper half of the product, so that adjacent
+/// addresses go to different workers.
 #[expect(clippy::cast_possible_truncation, reason = "halves are meant")]
 fn spread(sum: u128, workers: u32) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,4 +1,4 @@
-//! Transport headers: ports where a protocol has them, TCP's flags and windows, ICMP's kind.
+//! Transport headers: ports, TCP flags and windows, and ICMP types.
 
 use packet::parse::Fragment;
 use packet::protocol;
@@ -16,16 +16,16 @@ const MIN_TCP_HEADER: usize = 20;
 pub(super) struct Transport {
     pub(super) source_port: u16,
     pub(super) destination_port: u16,
-    /// As declared; never more than the packet has room for.
+    /// Declared length in bytes, limited to the room in the packet.
     pub(super) header: usize,
-    /// The header should be there, but is cut off or impossible.
+    /// The protocol has a header, but it is truncated or invalid.
     pub(super) headless: bool,
     pub(super) malformed: bool,
     pub(super) tcp: Option<Tcp>,
     pub(super) icmp: Option<Icmp>,
 }
 
-/// Reads what was captured of a packet of `room` bytes behind its IP header.
+/// Reads the captured bytes behind an IP header, where the packet itself has `room` bytes.
 pub(super) fn read(
     protocol: u8,
     version: u8,
@@ -49,8 +49,8 @@ pub(super) fn read(
     }
 }
 
-/// A header of `size` bytes that starts with two ports. Cut off by the capture it is read as far as
-/// it goes; cut off by its own packet it is malformed.
+/// Reads a header of `size` bytes that starts with two ports. If the capture truncated it, the captured part is
+/// read. If the packet itself is too short, it is malformed.
 fn with_ports(bytes: &[u8], room: usize, size: usize) -> Transport {
     let mut transport = Transport {
         header: size.min(room),
@@ -69,7 +69,7 @@ fn udp(bytes: &[u8], version: u8, room: usize, fragment: Fragment) -> Transport 
     let mut transport = with_ports(bytes, room, 8);
     if bytes.len() >= 6 {
         let declared = usize::from(u16_at(bytes, 4));
-        // A jumbogram declares no length (RFC 2675), a first fragment the whole datagram's.
+        // A jumbogram declares a length of 0 (RFC 2675). A first fragment declares the length of the whole datagram.
         let impossible = declared < 8 && (declared > 0 || version == 4);
         let too_long = declared > room && fragment == Fragment::None;
         transport.malformed |= impossible || too_long;

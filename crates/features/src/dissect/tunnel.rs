@@ -1,4 +1,4 @@
-//! Tunnels: the packet that a packet carries, when flows are to be told apart by what is inside.
+//! Tunnels: replaces a packet by the packet inside it, if flows are keyed by inner addresses.
 
 use packet::parse::Fragment;
 use packet::pcap::Frame;
@@ -8,13 +8,13 @@ use super::Packet;
 use super::ip::{self, u16_at};
 use super::link::{self, Link};
 
-/// Which addresses make the flow of a packet in a tunnel.
+/// The addresses that form the flow key of a tunneled packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tunnels {
-    /// The tunnel's own.
+    /// The addresses of the tunnel endpoints.
     #[default]
     Outer,
-    /// Those of the innermost packet that can be read.
+    /// The addresses of the innermost readable packet.
     Inner,
 }
 
@@ -29,7 +29,7 @@ const GTP_USER: u16 = 2152;
 /// Ethernet in GRE, VXLAN or Geneve.
 const TRANSPARENT_BRIDGING: u16 = 0x6558;
 
-/// Tunnels in tunnels beyond this stay unopened.
+/// The maximum nesting of tunnels that are opened.
 const MAX_DEPTH: usize = 4;
 
 /// The identifier in a tunnel header.
@@ -58,8 +58,8 @@ impl Tunnel {
         }
     }
 
-    /// The identifier of the virtual network that the inner addresses are in. Keys of GRE and TEIDs
-    /// are none: the receiver assigns them, so they differ between the directions of a conversation.
+    /// The identifier of the virtual network of the inner addresses. GRE keys and TEIDs do not identify a network:
+    /// the receiver assigns them, so they differ between the directions of a conversation.
     pub fn network(self) -> Option<u32> {
         match self {
             Self::Vxlan(id) | Self::Geneve(id) | Self::Nvgre(id) => Some(id),
@@ -75,7 +75,7 @@ struct TunnelPayload<'a> {
     bytes: &'a [u8],
 }
 
-/// Opens tunnels as long as a sound packet is inside.
+/// Opens nested tunnels for as long as they contain a valid packet.
 pub(super) fn innermost<'a>(frame: &Frame<'a>, outer: Packet<'a>) -> Packet<'a> {
     let mut packet = outer;
     for _ in 0..MAX_DEPTH {
@@ -87,7 +87,7 @@ pub(super) fn innermost<'a>(frame: &Frame<'a>, outer: Packet<'a>) -> Packet<'a> 
     packet
 }
 
-/// The packet in a tunnel, with the frame's time, wire length, tag and hardware addresses.
+/// The packet in a tunnel, with the outer frame's time, wire length, VLAN tag and hardware addresses.
 fn open<'a>(
     frame: &Frame<'a>,
     outer: &Packet<'a>,
@@ -183,7 +183,7 @@ fn nvgre(flags: u16, ethertype: u16, key: u32) -> Option<Tunnel> {
     is_nvgre.then_some(Tunnel::Nvgre(subnet))
 }
 
-/// Tunnels that UDP's destination port announces.
+/// Tunnels that are recognized by the UDP destination port.
 fn udp_tunnel<'a>(packet: &Packet<'a>) -> Option<TunnelPayload<'a>> {
     let bytes = packet.payload;
     match packet.key.endpoint(packet.sender.other()).port {
@@ -194,7 +194,7 @@ fn udp_tunnel<'a>(packet: &Packet<'a>) -> Option<TunnelPayload<'a>> {
     }
 }
 
-/// RFC 7348: the flag that says the network identifier is valid, and that.
+/// RFC 7348: the flag that marks the network identifier as valid, and the identifier.
 fn vxlan(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     let header = bytes.get(..8)?;
     (header[0] & 0x08 != 0).then(|| TunnelPayload {
@@ -204,7 +204,7 @@ fn vxlan(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     })
 }
 
-/// RFC 8926: version 0, options skipped.
+/// RFC 8926: version 0. Options are skipped.
 fn geneve(bytes: &[u8]) -> Option<TunnelPayload<'_>> {
     let header = bytes.get(..8)?;
     if header[0] >> 6 != 0 {

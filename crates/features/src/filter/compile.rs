@@ -1,12 +1,12 @@
-//! From expressions to steps, last test first: what a test leads to is there before the test.
+//! Compiles expressions to steps, last test first, so that a test's targets exist before the test is added.
 
 use super::Error;
 use super::expression::{Expression, Network, Ports, Sides, Test};
 use super::networks::{self, NetworkSet};
 use super::program::{Check, End, Field, MAX_STEPS, PortSet, Program, Step, Target};
 
-/// A program in the making. Steps are in reverse: a target is the place of a step in this order until the
-/// end.
+/// A program under construction. The steps are in reverse order, and a target is an index in this order until
+/// [`Self::finish`].
 #[derive(Debug, Default)]
 pub(super) struct Compiler {
     steps: Vec<Step>,
@@ -15,7 +15,7 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// Adds the steps that lead to one target where the expression is true, and else to the other.
+    /// Adds the steps of an expression. They lead to one target if it is true, and to the other if it is false.
     pub(super) fn add(
         &mut self,
         expression: &Expression,
@@ -36,7 +36,7 @@ impl Compiler {
         }
     }
 
-    /// The program; none where no packet is looked at.
+    /// Returns the program, or `None` if the selection does not depend on the packets' fields.
     pub(super) fn finish(mut self) -> Option<Program> {
         self.steps.reverse();
         let last = self.steps.len().checked_sub(1)?;
@@ -165,7 +165,7 @@ impl Compiler {
     }
 }
 
-/// Where a set is among the others; an equal one is not kept twice.
+/// The index of a set. An equal set is stored only once.
 fn place<T: PartialEq>(sets: &mut Vec<T>, set: T) -> u16 {
     let at = sets.iter().position(|known| *known == set);
     let at = at.unwrap_or_else(|| {

@@ -1,23 +1,23 @@
-//! No more packets a second than were asked for, whoever reads them. Twin of `bpf/limit.h`.
+//! Limits the packets per second, summed over all readers. Twin of `bpf/limit.h`.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// What may come at once after a pause, as the time in which it would have come evenly.
+/// The burst that is admitted after a pause, as the time in which it would arrive at the limit's rate.
 const BURST_NS: i64 = 10_000_000;
-/// Attempts against the other workers; one that loses them all is over the limit.
+/// Attempts of the atomic update. A packet that loses all of them to other workers counts as over the limit.
 const ATTEMPTS: usize = 4;
 
-/// The generic cell rate algorithm (ITU-T I.371): one number, the time at which the next packet would come
-/// if all came evenly.
+/// The generic cell rate algorithm (ITU-T I.371). Its only state is the time at which the next packet would arrive at
+/// the limit's rate.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     pub(crate) gap_ns: i64,
     next_ns: AtomicI64,
 }
 
-/// Limiters of one rate are one rule, wherever each of them is.
+/// Two limiters with the same rate are equal, whatever their states are.
 impl PartialEq for Limiter {
     fn eq(&self, other: &Self) -> bool {
         self.gap_ns == other.gap_ns
@@ -34,7 +34,7 @@ impl Limiter {
         }
     }
 
-    /// Whether a packet that comes now is within the limit; then it counts.
+    /// Whether a packet that arrives now is within the limit. If so, it is counted.
     pub(super) fn admits(&self, now_ns: i64) -> bool {
         for _ in 0..ATTEMPTS {
             let next = self.next_ns.load(Ordering::Relaxed);
@@ -52,10 +52,10 @@ impl Limiter {
     }
 }
 
-/// When the next packet would come after one now; none where this one came too early.
+/// The arrival time of the packet after one that arrives now; `None` if this one exceeds the limit.
 fn after(next: i64, now: i64, gap: i64) -> Option<i64> {
     let ahead = next.wrapping_sub(now);
-    // It is never so far ahead, unless the clock was set back.
+    // It is that far ahead only if the clock was set back.
     if ahead > BURST_NS + gap || ahead < 0 {
         return Some(now.wrapping_add(gap));
     }

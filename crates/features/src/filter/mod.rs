@@ -1,8 +1,8 @@
-//! Which packets make rows: expressions in the language of tcpdump, compiled to one program that userspace
-//! and the kernel run alike, and sampling of what passes.
+//! Selects the packets that make rows: expressions in the language of tcpdump, compiled to one program that userspace
+//! and the kernel evaluate alike, and sampling of the packets that pass.
 //!
-//! A filter is asked about packets that were dissected, after later fragments got their ports: tags, labels
-//! and extension headers are behind it, and what is no packet never comes to it.
+//! A filter sees dissected packets, after later fragments got their ports. VLAN tags, MPLS labels and extension headers
+//! are already skipped, and frames without a packet never reach it.
 
 mod compile;
 mod expression;
@@ -22,10 +22,10 @@ pub use selection::{Fate, Rules, Selection, Tier, WrongRule};
 
 use std::fmt;
 
-/// What is wrong with an expression, and where.
+/// An error in an expression, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// In characters from the expression's start, which is 1.
+    /// In characters; the first is 1.
     pub column: usize,
     pub what: String,
 }

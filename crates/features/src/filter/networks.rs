@@ -1,4 +1,4 @@
-//! Sets of networks: given in an expression, or a file with one a line.
+//! Sets of networks, listed in an expression or in a file with one network per line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -6,12 +6,12 @@ use std::io::{BufRead, BufReader};
 use super::expression::Network;
 use super::operand;
 
-/// Networks in one file.
+/// The maximum number of networks in a file.
 const MAX_NETWORKS: usize = 1 << 20;
-/// A line that is longer is none of ours.
+/// A longer line is rejected.
 const MAX_LINE_BYTES: u64 = 4096;
 
-/// Networks of which none contains another.
+/// Networks of which none contains another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NetworkSet(Vec<Network>);
 

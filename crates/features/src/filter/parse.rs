@@ -35,7 +35,7 @@ const PROTOCOLS: [(&str, u8, Option<u8>); 8] = [
     ("gre", 47, None),
 ];
 
-/// What an expression says.
+/// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<Expression, Error> {
     let mut tokens = Tokens::new(text);
     let mut parser = Parser {
@@ -55,15 +55,15 @@ pub(super) fn parse(text: &str) -> Result<Expression, Error> {
 
 struct Parser<'a> {
     tokens: Tokens<'a>,
-    /// The token to look at.
+    /// The current token.
     next: Token<'a>,
-    /// Of the latest test that had any.
+    /// The qualifiers of the latest test that had any.
     carried: Option<Qualifiers>,
     depth: u32,
     tests: usize,
 }
 
-/// What says how an operand is meant.
+/// The qualifiers that determine the meaning of an operand.
 #[derive(Clone, Copy, Debug)]
 struct Qualifiers {
     protocol: Option<Protocol>,
@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
         Ok(expression)
     }
 
-    /// One test with its qualifiers, or an operand that goes by those before.
+    /// One test with its qualifiers, or an operand that uses the previous test's qualifiers.
     fn test(&mut self) -> Result<Expression, Error> {
         self.count()?;
         if let Some(&(_, number, version)) = PROTOCOLS.iter().find(|(name, ..)| self.is(name)) {
@@ -173,13 +173,13 @@ impl<'a> Parser<'a> {
         self.operands(None)
     }
 
-    /// A test that nothing can be carried from.
+    /// A test whose qualifiers cannot be reused.
     fn plain(&mut self, expression: Expression) -> Expression {
         self.carried = None;
         expression
     }
 
-    /// A protocol by itself, or one that qualifies what follows.
+    /// A protocol on its own, or one that qualifies the operands after it.
     fn qualified(&mut self, protocol: Protocol) -> Result<Expression, Error> {
         let words = ["src", "dst", "host", "net", "port", "portrange", "proto"];
         if !words.iter().any(|word| self.is(word)) {
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A word where a test may begin: an operand if something says of what, else no test at all.
+    /// Checks a word at the start of a test: it is an operand if its type is known, else not a test.
     fn check_bare(&self, qualifiers: Qualifiers) -> Result<(), Error> {
         let text = self.next.text;
         let digits = text.starts_with(|first: char| first.is_ascii_digit());
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
         Ok(Some(of))
     }
 
-    /// Operands with commas between them, or the file that they are in.
+    /// Operands separated by commas, or the file that contains them.
     fn list(&mut self, qualifiers: Qualifiers) -> Result<Test, Error> {
         let sides = qualifiers.sides;
         if qualifiers.of == Of::Net && self.is("in") {
@@ -389,7 +389,7 @@ fn protocol_of(number: u8, version: Option<u8>) -> Expression {
 }
 
 impl Qualifiers {
-    /// Refuses what goes together nowhere, as tcpdump does.
+    /// Rejects invalid combinations, as tcpdump does.
     fn check(self, sides: Option<Sides>, at: Token<'_>) -> Result<(), Error> {
         let what = match (self.protocol, self.of) {
             (_, Of::Proto) if sides.is_some() => "expected proto without src and dst",

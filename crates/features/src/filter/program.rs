@@ -1,5 +1,5 @@
-//! The form in which a filter is evaluated: steps that each test one field and name the next, here and in
-//! the kernel (`bpf/filter.h`). Jumps go forward only, so that a packet takes each step at most once.
+//! The evaluated form of a filter: steps that each test one field and name the next step, here and in the kernel
+//! (`bpf/filter.h`). Jumps only go forward, so a packet executes each step at most once.
 
 use crate::dissect::Packet;
 use crate::key::{Endpoint, Sender};
@@ -7,15 +7,15 @@ use crate::key::{Endpoint, Sender};
 use super::expression::Network;
 use super::networks::NetworkSet;
 
-/// Steps of a program.
+/// The maximum number of steps.
 pub(super) const MAX_STEPS: usize = 2048;
-/// Words of 64 bits that have a bit for each port.
+/// Words of 64 bits in a set with one bit per port.
 pub(crate) const PORT_WORDS: usize = 1024;
 
-/// What an expression, or several, became.
+/// One or more compiled expressions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// The first begins.
+    /// Execution starts with the first step.
     pub(crate) steps: Vec<Step>,
     pub(crate) ports: Vec<PortSet>,
     pub(crate) networks: Vec<NetworkSet>,
@@ -28,16 +28,16 @@ pub(crate) struct Step {
     pub(crate) on_false: Target,
 }
 
-/// Where a test leads.
+/// The target of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// To another step behind this one.
+    /// A later step.
     Step(u16),
-    /// To an end: the number of a class, or `FILTERED`.
+    /// An end: the index of a class, or `REJECT`.
     End(u16),
 }
 
-/// The end of packets that a filter is false for.
+/// The end for packets that the filter rejects.
 pub(crate) const REJECT: u16 = 0x7fff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
-//! Which of the packets that pass are kept: by a hash, so that every datapath, CPU and run chooses alike.
-//! Twin of `bpf/sample.h`.
+//! Samples packets by a hash, so that every datapath, CPU and run selects the same ones. Twin of `bpf/sample.h`.
 //!
-//! Packets are chosen independently of each other with one probability (RFC 5475 section 5.2.2): taking
-//! every N-th would follow whatever is periodic in the traffic, and need a count that all CPUs share.
+//! Packets are selected independently with a uniform probability (RFC 5475 section 5.2.2). Selecting every N-th packet
+//! would follow periodic traffic, and would require a counter shared by all CPUs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,20 +9,20 @@ use std::str::FromStr;
 use crate::dissect::Packet;
 use crate::key::Key;
 
-/// How many of how many are kept.
+/// A sampling rate as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub(crate) kept: u32,
     pub(crate) of: u32,
 }
 
-/// What is kept or left out as a whole.
+/// The unit that is kept or dropped as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Both directions of a flow: its rows are as if there were no sampling.
+    /// Both directions of a flow: the rows of a kept flow are the same as without sampling.
     #[default]
     Flows,
-    /// Each packet by itself: flows have fewer packets, and longer gaps.
+    /// Individual packets: flows have fewer packets and longer gaps.
     Packets,
 }
 
@@ -40,7 +39,7 @@ impl Rate {
         self.kept == self.of
     }
 
-    /// Whether what has this hash is kept. What a rate keeps, every higher one keeps as well.
+    /// Whether a hash is kept. A higher rate keeps all hashes that a lower one keeps.
     #[inline]
     fn keeps(self, hash: u64) -> bool {
         ((hash >> 32) * u64::from(self.of)) >> 32 < u64::from(self.kept)
@@ -69,7 +68,7 @@ impl fmt::Display for Rate {
 }
 
 impl Unit {
-    /// Whether this packet is among those kept.
+    /// Whether this packet is kept.
     #[inline]
     pub(super) fn keeps(self, packet: &Packet<'_>, rate: Rate, seed: u64) -> bool {
         rate.is_all()
@@ -80,7 +79,7 @@ impl Unit {
     }
 }
 
-/// The same for both directions, and whether or not VLAN ids tell flows apart.
+/// A hash that is the same for both directions, and independent of VLAN ids in the key.
 fn of_flow(key: &Key, seed: u64) -> u64 {
     let mut hash = seed;
     for address in key.addresses {
@@ -97,7 +96,7 @@ fn of_flow(key: &Key, seed: u64) -> u64 {
     mix(hash, key.network.into())
 }
 
-/// Packets of one flow differ by their time, or, in a clock's one tick, by what TCP and IP number.
+/// Packets of a flow differ in their timestamps or, within a clock tick, in TCP and IP numbers.
 fn of_packet(packet: &Packet<'_>, seed: u64) -> u64 {
     let tcp = packet.tcp.unwrap_or_default();
     let mut hash = of_flow(&packet.key, seed);

@@ -1,4 +1,4 @@
-//! What is kept of the packets that come: a filter, classes of packets, and a rate for each.
+//! Selects packets: a filter, classes of packets, and a sampling rate for each class.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,19 +14,19 @@ use crate::dissect::Packet;
 /// Classes of packets besides the base: MOST_TIERS of bpf/sample.h.
 pub(crate) const MAX_TIERS: usize = 15;
 
-/// What is wanted. The default keeps everything.
+/// The rules of a selection. The default keeps everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Packets for which this is false are left out.
+    /// Packets for which this is false are dropped.
     pub filter: Option<String>,
-    /// The first that a packet belongs to decides its rate.
+    /// The first tier that matches a packet determines its rate.
     pub tiers: Vec<Tier>,
-    /// Of packets of no tier.
+    /// The rate of packets that match no tier.
     pub rate: Rate,
     pub unit: Unit,
-    /// Another one keeps others.
+    /// The seed of the sampling. Another seed keeps other packets.
     pub seed: u64,
-    /// Packets a second, by their times, that are kept at most: for packets as they come, in their order.
+    /// The maximum of kept packets per second of their timestamps. It requires packets in their order of arrival.
     pub most_per_second: Option<NonZeroU32>,
 }
 
@@ -44,14 +44,14 @@ pub struct Selection(Option<Arc<CompiledRules>>);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CompiledRules {
     rules: Rules,
-    /// None where no packet is looked at.
+    /// `None` if the selection does not depend on the packets' fields.
     pub(crate) program: Option<Program>,
-    /// Of the base, then of the tiers.
+    /// The rate of the base, then those of the tiers.
     pub(crate) rates: Vec<Rate>,
     pub(crate) limiter: Option<Limiter>,
 }
 
-/// What becomes of a packet.
+/// The result of the selection for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Kept,
@@ -60,11 +60,11 @@ pub enum Fate {
     RateLimited,
 }
 
-/// Which rule cannot be used, and why.
+/// An invalid rule, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WrongRule {
     Filter(Error),
-    /// The tier of this number, from 0.
+    /// The tier with this index, from 0.
     Tier(usize, Error),
     TooManyTiers,
 }
@@ -74,7 +74,7 @@ impl Rules {
         !self.tiers.is_empty() || !self.rate.is_all()
     }
 
-    /// In words: the tiers' rates, then that of the rest.
+    /// The rates as text: those of the tiers, then that of the other packets.
     fn sampling(&self) -> String {
         let mut text = String::new();
         for tier in &self.tiers {
@@ -120,7 +120,7 @@ impl Selection {
         }))))
     }
 
-    /// What becomes of a packet.
+    /// Applies the selection to a packet.
     #[inline]
     pub fn judge(&self, packet: &Packet<'_>) -> Fate {
         match &self.0 {
@@ -129,12 +129,12 @@ impl Selection {
         }
     }
 
-    /// The rules, where there are any.
+    /// The rules, if there are any.
     pub fn rules(&self) -> Option<&Rules> {
         self.0.as_ref().map(|compiled| &compiled.rules)
     }
 
-    /// What files say of the rows that are made under these rules.
+    /// The metadata that files store about rows made under these rules.
     pub(crate) fn metadata(&self) -> Vec<(String, String)> {
         let Some(rules) = self.rules() else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! An expression's words and signs, each with its column.
+//! The words and signs of an expression, each with its column.
 
 use super::Error;
 
@@ -19,12 +19,12 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,
-    /// Without quotes.
+    /// The text without quotes.
     pub(super) text: &'a str,
     pub(super) column: usize,
 }
 
-/// Cuts an expression into tokens, one at a time.
+/// Splits an expression into tokens, one at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens<'a> {
     rest: &'a str,
@@ -86,7 +86,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The next so many bytes.
+    /// Takes the next `size` bytes.
     fn take(&mut self, size: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(size);
         self.rest = rest;

@@ -1,15 +1,15 @@
-//! How a flow's packets come in time: active and idle periods, subflows, bulks.
+//! The timing of a flow's packets: active and idle periods, subflows, bulks.
 
 use super::moments::Times;
 
-/// Gaps that part periods, in nanoseconds.
+/// The gaps that separate periods, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
-    /// A longer one ends an active period.
+    /// A longer gap ends an active period.
     pub active_ns: u64,
-    /// A longer one starts another subflow.
+    /// A longer gap starts another subflow.
     pub subflow_ns: u64,
-    /// A longer one ends a bulk.
+    /// A longer gap ends a bulk.
     pub bulk_ns: u64,
 }
 
@@ -26,15 +26,15 @@ impl Default for Gaps {
 /// Active and idle periods, of both directions together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
-    /// Those that came to their end: of most flows, none.
+    /// Periods that have ended. Most flows have none, so they are boxed.
     ended: Option<Box<PeriodStats>>,
-    /// How long the present one lasts.
+    /// Duration of the current active period so far.
     open_ns: u64,
     /// Gaps that started another subflow.
     pub subflow_gaps: u64,
 }
 
-/// Periods that came to their end. A long gap ends an active one, and is an idle one.
+/// Periods that have ended. A long gap ends an active period and is itself an idle period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PeriodStats {
     active: Times,
@@ -42,7 +42,7 @@ struct PeriodStats {
 }
 
 impl Periods {
-    /// From active and idle ones that have ended, and how long the present one lasts.
+    /// Builds the periods from the ended ones and the duration of the current one.
     pub(crate) fn new(active: Times, idle: Times, open_ns: u64, subflow_gaps: u64) -> Self {
         let ended = PeriodStats { active, idle };
         Self {
@@ -65,7 +65,7 @@ impl Periods {
         self.subflow_gaps += u64::from(gap_ns > gaps.subflow_ns);
     }
 
-    /// Every active period, the last one included.
+    /// All active periods, including the current one.
     pub fn active(&self) -> Times {
         let mut active = self
             .ended
@@ -83,11 +83,11 @@ impl Periods {
     }
 }
 
-/// Packets with payload in a row that make a bulk.
+/// The minimum number of consecutive packets with payload in a bulk.
 const MIN_BULK_PACKETS: u64 = 4;
 
-/// Bulks of one direction: at least four packets with payload, without a long gap, and without a
-/// packet with payload from the other side in between.
+/// Bulks of one direction. A bulk has at least four packets with payload, no long gap between them, and no packet
+/// with payload from the other side in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bulks {
     pub count: u64,
@@ -97,7 +97,7 @@ pub struct Bulks {
     pub(crate) run: Run,
 }
 
-/// Packets in a row that may become a bulk, or that are one.
+/// Consecutive packets that are a bulk or may become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) packets: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Run {
 }
 
 impl Bulks {
-    /// A packet with payload of this direction.
+    /// Counts a packet with payload in this direction.
     #[inline]
     pub(super) fn packet(&mut self, time_ns: i64, payload: u32, gaps: &Gaps) {
         let gap = gap_between(self.run.last_ns, time_ns);
@@ -134,14 +134,14 @@ impl Bulks {
         }
     }
 
-    /// A packet with payload of the other direction.
+    /// Ends the run because the other direction sent a packet with payload.
     #[inline]
     pub(super) fn interrupt(&mut self) {
         self.run.packets = 0;
     }
 }
 
-/// Nanoseconds from one packet to the next; none when the clock went back.
+/// Nanoseconds from one packet to the next; 0 if the clock went back.
 #[inline]
 pub(super) fn gap_between(earlier: i64, later: i64) -> u64 {
     u64::try_from(later.saturating_sub(earlier)).unwrap_or(0)

@@ -1,21 +1,22 @@
-//! What the first payloads of a flow tell. Once a direction has told it, or cannot, its payloads are
-//! not looked at again, and a flow without payload holds nothing.
+//! The findings in the first payloads of a flow. Once a direction can yield nothing more, its payloads are not
+//! read again. A flow without payload allocates nothing here.
 
 use crate::dissect::{Packet, Tcp, tcp_flag};
 use crate::payload::quic::Connection;
 use crate::payload::tls::{ClientHello, Reason, Search};
 use crate::payload::{dns, entropy};
 
-/// Bytes of unfinished ClientHellos in all flows of a table: beyond it, the next one is given up.
+/// The limit of bytes buffered for unfinished ClientHellos in all flows of a table. Above it, the search that was
+/// fed last is abandoned.
 pub(super) const MAX_HELLO_BYTES: usize = 64 << 20;
 
-/// Which of the two directions: 0 forward, 1 backward.
+/// The index of a direction: 0 forward, 1 backward.
 pub(super) type Which = usize;
 
-/// Findings, and the search for more. Forward comes first.
+/// The findings of a flow and the state of the search for more. The forward direction comes first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// The direction has nothing more to tell.
+    /// Whether the search in each direction is over.
     done: [bool; 2],
     found: Option<Box<FlowText>>,
 }
@@ -27,15 +28,15 @@ struct FlowText {
     hello: Option<ClientHello>,
     searches: [Search; 2],
     has_gap: bool,
-    /// On the heap, because only flows of QUIC have one.
+    /// On the heap, because only QUIC flows have one.
     quic: Option<Box<Connection>>,
 }
 
-/// No entropy is NaN.
+/// An entropy is never NaN.
 impl Eq for FlowText {}
 
 impl Contents {
-    /// Where no payload is ever read.
+    /// The contents of a flow whose payloads are not read.
     pub(crate) fn none() -> Self {
         Self {
             done: [true; 2],
@@ -43,7 +44,7 @@ impl Contents {
         }
     }
 
-    /// In bits per byte, of the first payload of a direction.
+    /// Entropy of the first payload of a direction, in bits per byte.
     pub fn entropy(&self, direction: usize) -> Option<f64> {
         let found = self.found.as_ref()?;
         found.entropy.get(direction).copied().flatten()
@@ -62,7 +63,7 @@ impl Contents {
         self.found.as_ref()?.quic.as_deref()
     }
 
-    /// Whether a ClientHello may be missing because a segment or packet was missing, late or cut off.
+    /// Whether a ClientHello may be missing because a segment or packet was missing, late or truncated.
     pub fn has_gap(&self) -> bool {
         let in_quic = self.quic().is_some_and(Connection::has_gap);
         in_quic || self.found.as_ref().is_some_and(|found| found.has_gap)
@@ -73,8 +74,8 @@ impl Contents {
         !packet.payload.is_empty() && !self.done[direction]
     }
 
-    /// Looks at a payload that is wanted. `first` is the sequence number of its direction's first byte,
-    /// where it is known; `gathered` is what all flows hold of unfinished hellos.
+    /// Reads a payload for which [`Self::wants`] is true. `first` is the sequence number of the direction's first byte,
+    /// if it is known. `gathered` is the number of bytes that all flows buffer for unfinished ClientHellos.
     #[cold]
     pub(super) fn read(
         &mut self,
@@ -97,7 +98,7 @@ impl Contents {
         self.done = [0, 1].map(|direction| self.done[direction] || found.is_over(direction));
     }
 
-    /// Ends the search: the bytes that it held.
+    /// Ends the search. Returns the bytes that it had buffered.
     pub(super) fn close(&mut self) -> usize {
         self.done = [true; 2];
         let Some(found) = &mut self.found else {
@@ -137,7 +138,7 @@ impl FlowText {
         }
     }
 
-    /// A payload of UDP: only that of QUIC is looked at more than once.
+    /// Reads a UDP payload. Only QUIC needs more than the first one.
     fn datagram(&mut self, datagram: &[u8], direction: Which) {
         self.searches[direction] = Search::Over;
         if self.quic.is_none() {
@@ -148,19 +149,19 @@ impl FlowText {
         }
     }
 
-    /// Whether a direction has nothing more to tell.
+    /// Whether the search in a direction is over.
     fn is_over(&self, direction: Which) -> bool {
         let quic = self.quic.as_ref();
         self.searches[direction] == Search::Over && quic.is_none_or(|quic| quic.is_over(direction))
     }
 
-    /// Bytes held of unfinished hellos.
+    /// Bytes buffered for unfinished ClientHellos.
     fn gathered(&self) -> usize {
         let in_quic = self.quic.as_ref().map_or(0, |quic| quic.held());
         in_quic + self.in_segments(0) + self.in_segments(1)
     }
 
-    /// Of these, in segments of a direction.
+    /// Bytes buffered in TCP segments of a direction.
     fn in_segments(&self, direction: Which) -> usize {
         match &self.searches[direction] {
             Search::Gathering(accumulator) => accumulator.capacity(),
@@ -168,7 +169,7 @@ impl FlowText {
         }
     }
 
-    /// Ends a direction's search: the bytes that it held.
+    /// Ends a direction's search. Returns the bytes that it had buffered.
     fn give_up(&mut self, direction: Which) -> usize {
         let held = self.gathered();
         self.has_gap |= self.in_segments(direction) > 0;
@@ -180,7 +181,7 @@ impl FlowText {
     }
 }
 
-/// The sequence number of a segment's first byte: a SYN has one of its own.
+/// The sequence number of a segment's first payload byte. A SYN occupies one sequence number itself.
 fn first_byte(tcp: Tcp) -> u32 {
     tcp.sequence
         .wrapping_add(u32::from(tcp.flags & tcp_flag::SYN != 0))

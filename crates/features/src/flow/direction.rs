@@ -1,50 +1,50 @@
-//! What one side of a flow has sent.
+//! The counters of one direction of a flow.
 
 use crate::dissect::{Packet, Tcp, tcp_flag};
 
 use super::activity::{Bulks, Gaps, Run, gap_between};
 use super::moments::{Lengths, Times};
 
-/// TCP flags in the order of their bits, FIN first.
+/// The number of TCP flags. They are in the order of their bits, FIN first.
 const FLAGS: usize = 8;
 
-/// Everything that is counted for one direction.
+/// All counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
-    /// Whole frames.
+    /// Lengths of whole frames on the wire.
     pub wire: Lengths,
-    /// Payloads, empty ones included.
+    /// Lengths of payloads, empty ones included.
     pub payload: Lengths,
-    /// Between packets of this direction.
+    /// Gaps between packets of this direction.
     pub gaps: Times,
     pub first_ns: i64,
-    /// The latest, also where the clock went back after it.
+    /// The latest timestamp, even if later packets have earlier ones.
     pub last_ns: i64,
     pub ip_bytes: u64,
     pub ip_header_bytes: u64,
     pub l4_header_bytes: u64,
     /// Packets that carried payload.
     pub payload_packets: u64,
-    /// Packets with each TCP flag, in the order of the bits.
+    /// Packets with each TCP flag, in the order of the flag bits.
     pub flags: [u32; FLAGS],
-    /// The four bits before the TCP flags of all packets: AE is the lowest, the others are reserved.
+    /// The four bits before the TCP flags, combined over all packets: AE is the lowest, the others are reserved.
     pub reserved: u8,
     pub windows: Option<Windows>,
     pub min_ttl: u8,
     pub max_ttl: u8,
     /// DSCP and ECN of the first packet.
     pub tos: u8,
-    /// The shortest transport header.
+    /// Length of the shortest transport header, in bytes.
     pub min_l4_header: u32,
     pub bulks: Bulks,
 }
 
-/// TCP receive windows as announced, not scaled.
+/// TCP receive windows as announced, without scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     pub first: u16,
     pub last: u16,
-    /// The shift of the SYN's option.
+    /// The shift of the window scale option in the SYN.
     pub scale: Option<u8>,
 }
 
@@ -101,7 +101,7 @@ impl Direction {
         windows.scale = windows.scale.or(tcp.window_scale);
     }
 
-    /// Adds what another CPU has counted of the same direction. Gaps between packets of different CPUs are unknown,
+    /// Adds the counts of another CPU for the same direction. The gaps between packets on different CPUs are unknown,
     /// so a merged direction has no gaps.
     pub(crate) fn merge(&mut self, other: Self) {
         if other.packets() == 0 {
@@ -155,7 +155,7 @@ impl Direction {
         self.wire.count
     }
 
-    /// Packets with this flag, given as its bit.
+    /// Packets with this flag. `flag` is the flag's bit.
     pub fn flag(&self, flag: u8) -> u64 {
         self.flags[flag.trailing_zeros() as usize].into()
     }

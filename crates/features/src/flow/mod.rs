@@ -1,4 +1,4 @@
-//! A flow: what both directions of one conversation have sent, between a start and an end.
+//! A flow: the packets of both directions of a conversation, from a start to an end.
 
 mod activity;
 mod connection;
@@ -29,17 +29,17 @@ use activity::gap_between;
 /// Why a row was exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// No packet for the idle timeout.
+    /// No packet arrived for the idle timeout.
     Idle,
     /// The flow has lasted for the active timeout.
     Active,
-    /// FIN in both directions, or RST, and nothing more came.
+    /// A FIN was sent in both directions, or an RST, and no packet followed.
     Closed,
     /// The capture ended, or the program was stopped.
     Stopped,
     /// The table was full.
     Full,
-    /// Not an end: the flow's first packets. Its last row has the same id.
+    /// Not an end, but an early row about the flow's first packets. The flow's last row has the same id.
     Early,
 }
 
@@ -56,27 +56,27 @@ impl End {
     }
 }
 
-/// A packet among a flow's first: how long it was, and how long after the one before.
+/// One of a flow's first packets: its length, and the gap to the packet before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Negative when sent backward.
+    /// Length of the payload; negative in the backward direction.
     pub payload: i32,
-    /// The frame's, negative when sent backward; never zero, so it always tells the direction.
+    /// Length of the frame; negative in the backward direction. It is never zero, so its sign is always meaningful.
     pub wire: i32,
     pub gap_ns: u64,
 }
 
-/// A flow's accumulators. What a feature is, the schemas say.
+/// The accumulators of a flow. The schemas define the features that are computed from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub key: Key,
-    /// Who sends forward.
+    /// The endpoint whose packets are forward.
     pub initiator: Sender,
-    /// Who sent the first packet: not the initiator, where that packet answers one that was not seen.
+    /// The sender of the first packet. It is not the initiator if that packet answers a SYN that was not seen.
     pub opener: Sender,
     pub forward: Direction,
     pub backward: Direction,
-    /// Between packets of either direction.
+    /// Gaps between packets of either direction.
     pub gaps: Times,
     pub periods: Periods,
     pub steps: Vec<Step>,
@@ -88,23 +88,23 @@ pub struct Flow {
     pub vlan: u16,
     /// The first packet was not a TCP SYN.
     pub midstream: bool,
-    /// On the heap, because few flows have any: a packet touches as little memory as can be.
+    /// On the heap, because few flows have any. This keeps the memory that each packet touches small.
     pub(crate) remarks: Option<Box<Remarks>>,
-    /// What the first payloads tell; nothing where they are not read.
+    /// The findings in the first payloads; empty if payloads are not read.
     pub contents: Contents,
-    /// Its state as a connection; nothing where that is not asked for.
+    /// The state of the connection; `None` if connections are not tracked.
     pub connection: Option<Box<Connection>>,
     pub end: End,
     pub(crate) closing: Closing,
 }
 
-/// A table is mostly these, and what an allocator rounds the next size up to is an eighth more.
+/// Flows make up most of a table's memory, and the allocator's next size class is an eighth larger.
 const _: () = assert!(size_of::<Flow>() <= 768);
 
-/// How far a TCP connection has ended.
+/// How far a TCP connection has been closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closing {
-    /// The initial sequence number of the first SYN, if there was one: smaller than an option of it.
+    /// The initial sequence number of the first SYN. It is separate from its flag because an `Option` would be larger.
     sequence: u32,
     has_sequence: bool,
     pub(crate) reset: bool,
@@ -124,7 +124,7 @@ impl Closing {
         self.has_sequence.then_some(self.sequence)
     }
 
-    /// What a later part of the same flow adds.
+    /// Adds a later part of the same flow.
     pub(crate) fn and(self, later: Self) -> Self {
         let first = if self.has_sequence { self } else { later };
         Self {
@@ -135,9 +135,9 @@ impl Closing {
 }
 
 impl Flow {
-    /// A flow that starts with this packet, which is still to be added.
+    /// A flow that starts with this packet. The packet itself is not added yet.
     pub fn start(packet: &Packet<'_>) -> Self {
-        // An answer to a SYN that was not seen: whoever sent it did not start the conversation.
+        // The packet answers a SYN that was not seen, so its sender did not start the conversation.
         let answer = packet.has_flag(tcp_flag::SYN) && packet.has_flag(tcp_flag::ACK);
         let initiator = if answer {
             packet.sender.other()
@@ -210,7 +210,7 @@ impl Flow {
     fn step(&mut self, packet: &Packet<'_>, forward: bool, gap_ns: u64, most: usize) {
         let kept = self.steps.len();
         if kept == self.steps.capacity() {
-            // Most flows end with the second.
+            // Most flows end with the second packet.
             let room = if kept == 0 { most.min(2) } else { most };
             self.steps.reserve_exact(room - kept);
         }
@@ -225,8 +225,8 @@ impl Flow {
         });
     }
 
-    /// Looks at a packet that was added, where its payload can tell something. `gathered` is what all
-    /// flows hold of unfinished ClientHellos, in bytes.
+    /// Reads the payload of a packet that was added, if it may contain a finding. `gathered` is the number of bytes
+    /// that all flows buffer for unfinished ClientHellos.
     #[inline]
     fn read(&mut self, packet: &Packet<'_>, gathered: &mut usize) {
         let backward = packet.sender != self.initiator;
@@ -239,7 +239,7 @@ impl Flow {
         self.contents.read(packet, backward.into(), first, gathered);
     }
 
-    /// Follows the state of the connection with a packet that was added.
+    /// Updates the state of the connection with a packet that was added.
     fn follow(&mut self, packet: &Packet<'_>) {
         let is_by = |sender| sender == self.initiator;
         let (is_first_forward, is_forward) = (is_by(self.opener), is_by(packet.sender));
@@ -249,7 +249,7 @@ impl Flow {
         connection.add(packet, is_forward);
     }
 
-    /// How far the connection has come.
+    /// Updates how far the TCP connection has been closed.
     #[inline]
     fn tcp(&mut self, packet: &Packet<'_>) {
         self.closing.reset |= packet.has_flag(tcp_flag::RST);
@@ -258,7 +258,7 @@ impl Flow {
         }
     }
 
-    /// What was odd about its packets.
+    /// The anomalies of the flow's packets.
     pub fn remarks(&self) -> Remarks {
         self.remarks.as_deref().copied().unwrap_or_default()
     }
@@ -267,25 +267,25 @@ impl Flow {
         self.forward.packets() + self.backward.packets()
     }
 
-    /// Whether its TCP connection has ended: RST, or FIN in both directions.
+    /// Whether the TCP connection has ended: by an RST, or by a FIN in both directions.
     fn is_closed(&self) -> bool {
         self.closing.reset || (self.forward.has_ended() && self.backward.has_ended())
     }
 
-    /// Whether this packet opens another connection between the same endpoints.
+    /// Whether this packet opens a new connection between the same endpoints.
     fn is_reopened_by(&self, packet: &Packet<'_>) -> bool {
         let opening = opening(packet);
         opening.is_some() && opening != self.closing.initial() && self.has_ended_once()
     }
 
-    /// Whether one side has ended its TCP connection.
+    /// Whether at least one side has ended the TCP connection.
     pub(crate) fn has_ended_once(&self) -> bool {
         self.closing.reset || self.forward.has_ended() || self.backward.has_ended()
     }
 
-    /// The same for the same key and start, on every datapath and in every run. The initial sequence
-    /// number of a SYN that starts the flow is part of it, because a port can be used again before the
-    /// clock of a capture has gone on.
+    /// An id that is the same for the same key and start, on every datapath and in every run. It includes the initial
+    /// sequence number of a SYN that starts the flow, because a port can be reused before the clock of a capture has
+    /// advanced.
     pub fn id(&self) -> u64 {
         let mut bytes = [0; 60];
         bytes[..48].copy_from_slice(&self.key.bytes());
@@ -307,7 +307,7 @@ impl Flow {
         self.key.endpoint(self.initiator.other())
     }
 
-    /// The tunnel of the packets that this endpoint sent.
+    /// The tunnel of the packets sent by this endpoint.
     pub fn tunnel(&self, sender: Sender) -> Option<Tunnel> {
         let side = usize::from(sender != self.initiator);
         self.remarks.as_ref()?.tunnels[side]
@@ -328,7 +328,7 @@ impl Flow {
         self.forward.payload.and(&self.backward.payload)
     }
 
-    /// Packets of either direction with this flag, given as its bit.
+    /// Packets of either direction with this flag. `flag` is the flag's bit.
     pub fn flag(&self, flag: u8) -> u64 {
         self.forward.flag(flag) + self.backward.flag(flag)
     }

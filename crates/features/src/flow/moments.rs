@@ -1,8 +1,8 @@
-//! Sums that are exact in integers, and the statistics that they give.
+//! Exact integer sums, and the statistics computed from them.
 
-/// Count, extremes and sums of lengths in bytes, or of any other small numbers.
+/// Count, extremes and sums of lengths in bytes, or of other small numbers.
 ///
-/// The sum of squares is exact up to 2^64: four thousand million full-size packets.
+/// The sum of squares is exact up to 2^64, which is about 4 × 10^9 packets of 64 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
     pub count: u64,
@@ -12,7 +12,7 @@ pub struct Lengths {
     pub squares: u64,
 }
 
-/// Count, extremes and sums of times in nanoseconds. The squares of a gap of 4.3 s are beyond 64 bits.
+/// Count, extremes and sums of times in nanoseconds. The square of a gap above 4.3 s exceeds 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     pub count: u64,
@@ -38,7 +38,7 @@ impl Lengths {
             .saturating_add(u64::from(value) * u64::from(value));
     }
 
-    /// What both have seen.
+    /// The sums of both.
     pub fn and(&self, other: &Self) -> Self {
         Self {
             count: self.count + other.count,
@@ -61,7 +61,7 @@ impl Lengths {
         mean(self.count, self.sum)
     }
 
-    /// The sample's standard deviation; none below two.
+    /// The sample standard deviation; `None` for fewer than two values.
     pub fn std(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
@@ -98,7 +98,7 @@ impl Times {
         mean(self.count, self.sum)
     }
 
-    /// The sample's standard deviation; none below two.
+    /// The sample standard deviation; `None` for fewer than two values.
     pub fn std(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
@@ -120,7 +120,7 @@ fn mean(count: u64, sum: u64) -> Option<f64> {
     (count > 0).then(|| float(sum.into()) / float(count.into()))
 }
 
-/// (n * squares - sum^2) / (n * (n - 1)), exact until the last division while it fits 128 bits.
+/// (n * squares - sum^2) / (n * (n - 1)). All steps before the division are exact if they fit 128 bits.
 fn variance(count: u64, sum: u64, squares: u128) -> Option<f64> {
     if count < 2 {
         return None;
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_spread_of_long_gaps_is_exact() {
-        // Two gaps of about a day that differ by 2 ns: lost in double precision, not in integers.
+        // Two gaps of about a day that differ by 2 ns: double precision loses the difference, integers do not.
         let mut times = Times::default();
         let day = 86_400_000_000_000;
         times.add(day);

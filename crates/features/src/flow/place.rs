@@ -1,24 +1,24 @@
-//! Where in its flow a packet is.
+//! The position of a packet in its flow.
 
 use super::Flow;
 use super::activity::gap_between;
 use crate::dissect::Packet;
 
-/// A packet's place in its flow.
+/// The position of a packet in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub flow_id: u64,
-    /// Packets of the flow before it.
+    /// The number of packets before it in the flow.
     pub before: u64,
     pub forward: bool,
-    /// Since the packet before, of either direction; none for the first.
+    /// Nanoseconds since the previous packet of either direction; `None` for the first packet.
     pub gap_ns: Option<u64>,
-    /// Older than the packet before.
+    /// Whether the packet is older than the previous packet.
     pub out_of_order: bool,
 }
 
 impl Place {
-    /// That of the packet which comes next to a flow.
+    /// The position of a packet that is about to be added to this flow.
     pub(crate) fn next(flow: &Flow, packet: &Packet<'_>) -> Self {
         let before = flow.packets();
         Self {

@@ -1,4 +1,4 @@
-//! What few flows have.
+//! The anomalies of a flow, which few flows have.
 
 use packet::parse::Fragment;
 
@@ -8,22 +8,23 @@ use crate::dissect::{Packet, Tunnel};
 /// Packets that were odd in some way, or in a tunnel. A flow without any holds nothing of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
-    /// Packets older than the one before.
+    /// Packets that are older than the one before them.
     pub out_of_order: u64,
     pub truncated: u64,
     pub malformed: u64,
     pub aggregated: u64,
-    /// First ones included.
+    /// Fragments, including first fragments.
     pub fragments: u64,
-    /// Packets without a whole transport header, forward and backward, by their frames' lengths.
+    /// Packets without a complete transport header, forward and backward, by frame length.
     pub headless: [Lengths; 2],
     /// The tunnel of the first packet that was taken out of one, forward and backward.
     pub tunnels: [Option<Tunnel>; 2],
-    /// What a model in the kernel says of the flow.
+    /// The result of a model in the kernel for this flow.
     pub classification: Option<Classification>,
 }
 
-/// A class of a model in the kernel, and its action. Both are names: the model may have gone when a row is made.
+/// The class and action chosen by a model in the kernel. Both are names, because the model may have been replaced
+/// before the row is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classification {
     pub class: &'static str,
@@ -31,7 +32,7 @@ pub struct Classification {
 }
 
 impl Remarks {
-    /// Whether there is anything to say of a packet.
+    /// Whether a packet has any anomaly.
     #[inline]
     pub(super) fn on(packet: &Packet<'_>) -> bool {
         let fragment = packet.fragment != Fragment::None;
@@ -51,7 +52,7 @@ impl Remarks {
         self.tunnels[side] = self.tunnels[side].or(packet.tunnel);
     }
 
-    /// Those of a later part of the same flow, too.
+    /// Adds the anomalies of a later part of the same flow.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let [there, back] = &self.headless;
         Self {
@@ -66,7 +67,7 @@ impl Remarks {
         }
     }
 
-    /// As a flow holds them.
+    /// The form that a flow stores: `None` if there are no anomalies.
     pub(crate) fn held(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }

@@ -1,8 +1,8 @@
-//! The flows of the moment, and the rules by which one ends and another starts.
+//! The open flows, and the rules that end a flow and start the next.
 //!
-//! What a row says depends on its flow's own packets alone: a flow ends when a packet comes for it
-//! too late, or when time has passed it by, and both look at the same deadline. When the sweep comes
-//! decides only how long the row waits, not what is in it.
+//! The contents of a row depend only on the packets of its flow. A flow ends when a packet arrives after its
+//! deadline, or when a sweep finds that the deadline has passed; both use the same deadline. The time of the sweep
+//! determines when the row is written, but not its contents.
 
 use std::hash::BuildHasher;
 
@@ -13,33 +13,33 @@ use super::{End, Flow, Gaps};
 use crate::dissect::Packet;
 use crate::key::Key;
 
-/// When flows end, and what is remembered of them.
+/// The timeouts that end flows, and the gaps that separate periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
-    /// Without a packet for this long, a flow has ended.
+    /// A flow ends after this long without a packet.
     pub idle_ns: i64,
-    /// A flow that lasts this long is exported, and goes on as another.
+    /// A flow that lasts this long is exported. Its further packets form a new flow.
     pub active_ns: i64,
-    /// A closed TCP connection takes stragglers for this long after each; `None`: TCP's flags end
-    /// no flow.
+    /// A closed TCP connection accepts late packets until this long after the last one. With `None`, TCP flags do not
+    /// end flows.
     pub linger_ns: Option<i64>,
     pub gaps: Gaps,
 }
 
-/// How much the table holds.
+/// The limits of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows at a time; beyond it, those that are due first are exported before their time.
+    /// The maximum number of open flows. Above it, the flows with the earliest deadlines are exported early.
     pub most_flows: usize,
-    /// A flow's first packets that are kept one by one.
+    /// The number of first packets per flow that are kept individually.
     pub steps: usize,
-    /// Another row after this many packets of a flow.
+    /// Writes an additional row after this many packets of a flow.
     pub early_packets: Option<u64>,
     /// Whether payloads are read.
     pub payloads: bool,
-    /// Whether the states of connections are followed.
+    /// Whether the states of TCP connections are tracked.
     pub connections: bool,
-    /// Bytes of each payload that rows about packets have.
+    /// Bytes of each payload in rows about packets.
     pub payload_bytes: usize,
 }
 
@@ -67,24 +67,24 @@ impl Default for Limits {
     }
 }
 
-/// Flows by their keys.
+/// The open flows by key.
 #[derive(Debug)]
 pub struct Table {
-    /// Places in `flows`.
+    /// Indices into `flows`.
     index: HashTable<u32>,
     flows: Vec<Slot>,
     free: Vec<u32>,
     wheel: Wheel,
     timers: Timers,
     limits: Limits,
-    /// Bytes of unfinished ClientHellos in all flows.
+    /// Bytes buffered for unfinished ClientHellos in all flows.
     gathered: usize,
     hasher: foldhash::fast::RandomState,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// Counts the flows that have been here, so that a timer knows whether it is for this one.
+    /// Incremented for each flow in this slot, so that a timer of an earlier flow can be recognized.
     tenant: u32,
     /// On the heap, because a row is moved several times before it is written.
     flow: Option<Box<Flow>>,
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Says from when on packets come; else the first one does.
+    /// Sets the time of the first packet. Without this call, the first packet sets it.
     pub(crate) fn begin(&mut self, time_ns: i64) {
         self.wheel.begin(time_ns);
     }
@@ -117,19 +117,19 @@ impl Table {
         self.index.is_empty()
     }
 
-    /// Packets in these flows.
+    /// The number of packets in the open flows.
     pub fn packets(&self) -> u64 {
         let flows = self.flows.iter().filter_map(|slot| slot.flow.as_deref());
         flows.map(Flow::packets).sum()
     }
 
-    /// Counts a packet under its flow; exports what it ends.
+    /// Counts a packet in its flow, and exports the flow that the packet ends.
     #[inline]
     pub fn add(&mut self, packet: &Packet<'_>, export: &mut impl FnMut(Box<Flow>)) {
         self.add_and(packet, export, |_| ());
     }
 
-    /// The same, with a look at the packet's flow as it was before.
+    /// Like [`Self::add`], but first calls `look` with the flow as it was before the packet.
     pub fn add_and<T>(
         &mut self,
         packet: &Packet<'_>,
@@ -180,7 +180,7 @@ impl Table {
         Some(seen)
     }
 
-    /// Exports the flow at this place if this packet comes too late for it, and starts the next.
+    /// If this packet arrives after the flow's end, exports the flow and starts a new one in the same slot.
     fn turn_over(&mut self, place: u32, packet: &Packet<'_>, export: &mut impl FnMut(Box<Flow>)) {
         let slot = &mut self.flows[place as usize];
         let Some(flow) = &mut slot.flow else {
@@ -234,7 +234,7 @@ impl Table {
         place
     }
 
-    /// Exports one flow before its time: of those whose timers come first, one that has been quiet.
+    /// Exports one flow early: one with the earliest timers that has had no packet recently.
     fn make_room(&mut self, export: &mut impl FnMut(Box<Flow>)) {
         while let Some((timer, place)) = self.wheel.take_first() {
             let Some((due, end)) = self.tenant(timer).map(|flow| self.timers.deadline(flow)) else {
@@ -243,7 +243,7 @@ impl Table {
             if timer.closing != (end == End::Closed) {
                 continue;
             }
-            // Packets since have put it off.
+            // Later packets have moved the deadline.
             if self.wheel.is_behind(place, due) {
                 self.wheel.set(timer, due);
                 continue;
@@ -253,7 +253,7 @@ impl Table {
         }
     }
 
-    /// Exports the flows that no packet at or after the horizon can belong to.
+    /// Exports the flows that cannot contain a packet at or after the horizon.
     pub fn sweep(&mut self, horizon_ns: i64, export: &mut impl FnMut(Box<Flow>)) {
         let mut wheel = std::mem::replace(&mut self.wheel, Wheel::new(1));
         wheel.fire(horizon_ns, |wheel, timer| {
@@ -264,14 +264,14 @@ impl Table {
             if due <= horizon_ns {
                 self.remove(timer.place, end, export);
             } else if timer.closing == (end == End::Closed) {
-                // A closed flow has a timer of its own for that; its first one has done its work.
+                // A closed flow has a separate closing timer, so its first timer is not set again.
                 wheel.set(timer, due);
             }
         });
         self.wheel = wheel;
     }
 
-    /// Exports everything.
+    /// Exports all flows.
     pub fn drain(&mut self, export: &mut impl FnMut(Box<Flow>)) {
         for slot in &mut self.flows {
             if let Some(mut flow) = slot.flow.take() {
@@ -305,7 +305,7 @@ impl Table {
 }
 
 impl Timers {
-    /// Why a flow has ended before this packet of the same key, if it has.
+    /// The reason that a flow has ended before this packet of the same key, if it has.
     fn end_before(&self, flow: &Flow, packet: &Packet<'_>) -> Option<End> {
         let (due, end) = self.deadline(flow);
         if packet.time_ns >= due {
@@ -317,7 +317,7 @@ impl Timers {
         (self.linger_ns.is_some() && flow.is_reopened_by(packet)).then_some(End::Closed)
     }
 
-    /// When a flow ends if nothing more comes, and why then.
+    /// When a flow ends if no packet follows, and for which reason.
     pub(crate) fn deadline(&self, flow: &Flow) -> (i64, End) {
         match self.linger_ns {
             Some(linger_ns) if flow.is_closed() => {

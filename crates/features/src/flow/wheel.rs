@@ -1,9 +1,9 @@
-//! When to look at which flow: a ring of buckets by due time.
+//! A timer wheel: a ring of buckets by due time.
 //!
-//! A flow that gets packets is not moved: its timer fires where it was set, and is then set anew. So
-//! a packet costs nothing here, and a flow one look for each timeout that it outlives.
+//! A packet does not move its flow's timer. The timer fires at its original time and is then set again for the new
+//! deadline. A packet therefore costs nothing here, and a flow is checked once per timeout that it outlives.
 
-/// Buckets in the ring. What is due later waits in the farthest, and is then set again.
+/// Buckets in the ring. A timer that is due later is put in the last bucket and set again when it fires.
 const BUCKETS: i64 = 256;
 
 #[derive(Debug)]
@@ -16,21 +16,21 @@ pub(super) struct Wheel {
     started: bool,
 }
 
-/// Where in the ring a timer was.
+/// The position of a timer in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(i64);
 
-/// A place in the table, and which of its tenants is meant.
+/// An index into the table, and the number of the flow that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timer {
     pub(super) place: u32,
     pub(super) tenant: u32,
-    /// Set when a connection closed, besides the timer that the flow has anyway.
+    /// Whether the timer was set when the connection closed. The flow's first timer exists as well.
     pub(super) closing: bool,
 }
 
 impl Wheel {
-    /// Timers of up to `longest_ns` fit the ring.
+    /// Creates a ring for timers of up to `longest_ns`.
     pub(super) fn new(longest_ns: i64) -> Self {
         Self {
             buckets: vec![Vec::new(); usize::try_from(BUCKETS).unwrap_or(0)],
@@ -41,7 +41,7 @@ impl Wheel {
         }
     }
 
-    /// The ring begins at this time, unless it has begun.
+    /// Starts the ring at this time, unless it has already started.
     pub(super) fn begin(&mut self, time_ns: i64) {
         if !self.started {
             self.started = true;
@@ -55,20 +55,20 @@ impl Wheel {
         self.bucket(bucket).push(timer);
     }
 
-    /// The bucket for what is due then; the nearest for what is not in the ring.
+    /// The bucket for a due time; the nearest bucket if the time is outside the ring.
     fn number(&self, due_ns: i64) -> i64 {
         let bucket = due_ns.div_euclid(self.width_ns);
         bucket.clamp(self.next, self.next + BUCKETS - 1)
     }
 
-    /// Takes every timer whose bucket lies wholly before the horizon.
+    /// Takes every timer in the buckets that end before the horizon.
     pub(super) fn fire(&mut self, horizon_ns: i64, mut take: impl FnMut(&mut Self, Timer)) {
         let until = horizon_ns.div_euclid(self.width_ns);
         if until < self.next - BUCKETS {
             self.rewind(until, take);
             return;
         }
-        // After a long silence each bucket needs to be looked at once, not once for each round.
+        // After a long pause each bucket needs to be emptied only once, not once per round.
         let rounds = until.saturating_sub(self.next).min(BUCKETS);
         for _ in 0..rounds {
             let timers = std::mem::take(self.bucket(self.next));
@@ -82,7 +82,7 @@ impl Wheel {
         }
     }
 
-    /// The clock has gone far back: everything waits in the wrong place, and is looked at once.
+    /// The clock has gone far back, so all timers are in the wrong buckets. Each of them is checked once.
     fn rewind(&mut self, until: i64, mut take: impl FnMut(&mut Self, Timer)) {
         let waiting: Vec<Timer> = self.buckets.iter_mut().flat_map(std::mem::take).collect();
         self.next = until;
@@ -91,14 +91,14 @@ impl Wheel {
         }
     }
 
-    /// Takes a timer among those that are due first, and says how to tell whether it was set anew
-    /// since.
+    /// Takes one of the timers that are due first. The returned place shows later whether its deadline has moved.
     pub(super) fn take_first(&mut self) -> Option<(Timer, Place)> {
         for ahead in 0..BUCKETS {
             let bucket = self.next + ahead;
             let timers = self.bucket(bucket);
             if let Some(timer) = timers.pop() {
-                // Each bucket has been as large as the table lets it: together they would be larger by far.
+                // Free the bucket's memory. Each bucket may have been as large as the table, and all of them
+                // together would be far larger.
                 if timers.is_empty() {
                     *timers = Vec::new();
                 }
@@ -108,7 +108,7 @@ impl Wheel {
         None
     }
 
-    /// Whether what is due then belongs behind the place that its timer was found in.
+    /// Whether a due time belongs in a later bucket than the one its timer was found in.
     pub(super) fn is_behind(&self, place: Place, due_ns: i64) -> bool {
         self.number(due_ns) > place.0
     }

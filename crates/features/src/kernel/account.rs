@@ -1,4 +1,4 @@
-//! What became of every frame that a program saw.
+//! Accounts for every frame that a program saw.
 
 use bpf::PerCpu;
 use datapath::Error;
@@ -6,11 +6,11 @@ use datapath::Error;
 use super::failed;
 use super::skel::flow::types;
 
-/// What each CPU has counted; every program has this map.
+/// The counters of each CPU. Every program has this map.
 pub(super) type Accounts = PerCpu<types::account>;
 
-/// Why the kernel's dissector finds no packet in a frame, in the order of packet.h; the first are
-/// `Refused`'s.
+/// The reasons for which the kernel's dissector rejects a frame, in the order of packet.h. The first ones are those
+/// of `Rejection`.
 pub const REFUSALS: [&str; 6] = [
     "truncated_link",
     "too_deep",
@@ -25,47 +25,46 @@ pub const REFUSALS: [&str; 6] = [
 pub struct Account {
     /// Every frame.
     pub packets: u64,
-    /// Bytes that they had on the wire.
+    /// Bytes of these frames on the wire.
     pub bytes: u64,
-    /// Of the frames, those that were sent to another CPU, and those that have arrived there.
+    /// Frames that were sent to another CPU, and frames that arrived there.
     pub sent: u64,
     pub arrived: u64,
-    /// Packets that came by another of the device's queues than the one before in their flow and
-    /// direction.
+    /// Packets that arrived on another queue of the device than the previous packet of their flow and direction.
     pub changed_queue: u64,
-    /// Later fragments whose first fragment was not seen: in a flow without ports.
+    /// Later fragments whose first fragment was not seen. They are counted in a flow without ports.
     pub lone_fragments: u64,
-    /// Frames without a packet, by `REFUSALS`.
+    /// Frames without a packet, indexed like `REFUSALS`.
     pub refused: [u64; REFUSALS.len()],
-    /// Packets for which the filter was false.
+    /// Packets that the filter rejected.
     pub filtered: u64,
-    /// Packets that passed the filter and were not among those sampled.
+    /// Packets that passed the filter but were not sampled.
     pub sampled_out: u64,
-    /// Packets beyond those that may come in a second.
+    /// Packets that exceeded the rate limit.
     pub rate_limited: u64,
-    /// Packets that have left by the ring.
+    /// Packets that were exported through the ring.
     pub exported: u64,
-    /// Of these, packets that left alone because the table was full.
+    /// Exported packets that were sent individually because the table was full.
     pub table_full: u64,
     /// Packets dropped because neither the table nor the ring had room.
     pub lost_table_full: u64,
-    /// Packets dropped because the ring had no room for what had to leave before them, or for them.
+    /// Packets dropped because the ring had no room for them, or for a flow that had to be exported first.
     pub lost_ring_full: u64,
     /// Frames dropped because a CPU's queue had no room for them.
     pub lost_queue_full: u64,
-    /// Packets dropped on a CPU that came after the start.
+    /// Packets dropped on a CPU that came online after the start.
     pub lost_cpu: u64,
-    /// No packets: rows about a flow's first packets that the ring had no room for.
+    /// Rows about a flow's first packets that the ring had no room for. These are rows, not packets.
     pub lost_early_rows: u64,
 }
 
 impl Account {
-    /// Frames that are in no flow because they are no packets.
+    /// Frames that are in no flow because they contain no packet.
     pub fn refused(&self) -> u64 {
         self.refused.iter().sum()
     }
 
-    /// Frames that are in no flow because they are no packets, or not wanted.
+    /// Frames that are in no flow because they contain no packet or were not selected.
     pub fn left_out(&self) -> u64 {
         self.refused() + self.filtered + self.sampled_out + self.rate_limited
     }
@@ -100,7 +99,7 @@ impl From<types::account> for Account {
     }
 }
 
-/// The sums of all CPUs.
+/// The sums over all CPUs.
 pub(super) fn read(accounts: &Accounts) -> Result<Account, Error> {
     let sums = accounts.sum(0);
     sums.map(Account::from).map_err(failed(READING))

@@ -1,4 +1,4 @@
-//! Sleeping until the kernel's rings want to be read, as `Wakeup` decides.
+//! Sleeps until the kernel's rings should be read, according to `Wakeup`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// A bell for the rings of a program that has so many alarms.
+    /// Creates a bell for the rings of a program with `count` alarms.
     pub(super) fn new(wakeup: Wakeup, alarms: &MapHandle, count: usize) -> Result<Self, Error> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
         let epoll = epoll.map_err(|error| Error::failed("epoll", io::Error::from(error)))?;
@@ -37,16 +37,16 @@ impl Bell {
         })
     }
 
-    /// Has the writers of a ring ring this bell.
+    /// Lets the writers of a ring wake this bell.
     pub(super) fn watch(&self, ring: impl AsFd) -> Result<(), Error> {
-        // Edges: a ring that is not empty is no reason to wake.
+        // Edge-triggered, because a ring that already holds records must not wake the reader.
         let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
         let added = self.epoll.add(ring, event);
         added.map_err(|error| Error::failed("watching a ring", io::Error::from(error)))
     }
 
-    /// Sleeps until one of the rings, each with the number of its alarm, wants to be read; whether a
-    /// writer said so.
+    /// Sleeps until one of the rings should be read. Each ring comes with the number of its alarm. Returns whether a
+    /// writer caused the wake-up.
     pub(super) fn wait<'a>(
         &self,
         mut rings: impl Iterator<Item = (usize, &'a Ring)> + Clone,
@@ -65,7 +65,7 @@ impl Bell {
             thread::sleep(time);
             return Ok(false);
         }
-        // A writer that saw no alarm yet has written before this look.
+        // A writer that did not see the alarm wrote its record before this second check.
         fence(Ordering::SeqCst);
         if rings.any(|(_, ring)| self.pause(ring).is_none()) {
             return Ok(false);

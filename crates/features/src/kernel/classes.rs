@@ -1,5 +1,5 @@
-//! What the classes in the kernel's records are called: a record has numbers, of the model that gave them, and that
-//! model may have been replaced when the record is read.
+//! The class names for the kernel's records. A record holds a class number and the generation of its model, because the
+//! model may have been replaced before the record is read.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -8,20 +8,20 @@ use super::skel::flow::types;
 use crate::flow::Classification;
 use crate::model::{ACTIONS, Action};
 
-/// Of all models of this process: several interfaces may be captured at once.
+/// The models of this process. There can be several, because several interfaces may be captured at once.
 static MODELS: LazyLock<Mutex<Models>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
 struct Models {
-    /// The generation of the latest.
+    /// The generation of the latest model.
     latest: u16,
-    /// The names of their classes, by generation.
+    /// The class names by generation.
     classes: HashMap<u16, Vec<&'static str>>,
-    /// Each name once: they live as long as the program, however often a model is replaced.
+    /// Interned names. They are leaked, so interning keeps the leak bounded when models are replaced often.
     names: HashSet<&'static str>,
 }
 
-/// Gives a model that is about to be in force its generation, by which records refer to it.
+/// Assigns a generation to a model that is about to be activated. Records refer to the model by it.
 pub(super) fn register(classes: &[String]) -> u16 {
     let mut models = lock();
     let classes = classes.iter().map(|name| models.name(name)).collect();
@@ -31,7 +31,7 @@ pub(super) fn register(classes: &[String]) -> u16 {
     generation
 }
 
-/// What a model says of the flow of this record, if it was asked.
+/// The classification in a flow's record, if a model was evaluated.
 pub(super) fn classification(record: &types::flow) -> Option<Classification> {
     let class = usize::from(record.class.checked_sub(1)?);
     let models = lock();
@@ -42,7 +42,7 @@ pub(super) fn classification(record: &types::flow) -> Option<Classification> {
     })
 }
 
-/// That of a flow of two parts, the earlier one first: an action is kept, as the kernel keeps it.
+/// The classification of a flow in two parts, the earlier part first. As in the kernel, an action is kept.
 pub(super) fn join(
     earlier: Option<Classification>,
     later: Option<Classification>,

@@ -1,4 +1,4 @@
-//! What time it is, for programs that have only the monotonic clock.
+//! The wall-clock time, for programs that can read only the monotonic clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use datapath::Error;
 
 use super::failed;
 
-/// Writes the monotonic clock's distance to the epoch, which changes as the latter is adjusted.
+/// Writes the offset of the monotonic clock from the epoch. It changes when the wall clock is adjusted.
 pub(super) fn set(map: &Map<u32, u64>) -> Result<(), Error> {
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let epoch = epoch.map_err(|error| Error::failed("reading the clock", error))?;

@@ -1,12 +1,11 @@
-//! Which columns of the schemas the kernel has: where they are in struct flow, and how a row's value comes from what is
-//! there.
+//! The columns that the kernel can evaluate: their location in struct flow, and the conversion to the value in a row.
 
 use std::mem::offset_of;
 
 use super::skel::flow::types;
 use crate::model::Quantity;
 
-/// `enum tree_load`.
+/// The values of `enum tree_load`.
 const PLAIN: u8 = 0;
 pub(super) const LEAF: u8 = 1;
 const BOTH: u8 = 2;
@@ -16,18 +15,18 @@ const MEAN_TIME: u8 = 5;
 const SOURCE_PORT: u8 = 6;
 const DESTINATION_PORT: u8 = 7;
 
-/// A column of a schema as the kernel has it.
+/// A schema's column as a source in the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub(super) load: Load,
-    /// From what is loaded to the integer that trees compare; never falls where that grows.
+    /// Converts the loaded value to the integer that trees compare. It is monotonic.
     value: fn(u64) -> i64,
-    /// What is loaded is 0 where a row has null.
+    /// Whether 0 may be loaded where a row has null.
     pub(super) may_be_null: bool,
 }
 
 impl Source {
-    /// The column of this id, where the kernel has it.
+    /// The source of the column with this id, if the kernel has the column.
     pub(super) fn of(id: &str) -> Option<Self> {
         let (schema, name) = id.split_once('/')?;
         let (quantity, value, may_be_null): (_, fn(u64) -> i64, _) = match schema {
@@ -44,7 +43,7 @@ impl Source {
         })
     }
 
-    /// The greatest of what can be loaded whose value is at most a threshold; none where there is none.
+    /// The greatest loaded value whose converted value is at most `threshold`; `None` if there is none.
     pub(super) fn greatest_at_most(self, threshold: i64) -> Option<u64> {
         let is_left = |loaded| (self.value)(loaded) <= threshold;
         let (mut least, mut greatest) = (0, self.load.greatest());
@@ -54,7 +53,7 @@ impl Source {
         if is_left(greatest) {
             return Some(greatest);
         }
-        // `least` goes left, `greatest` does not.
+        // Invariant: `least` goes left and `greatest` goes right.
         while greatest - least > 1 {
             let middle = u64::midpoint(least, greatest);
             if is_left(middle) {
@@ -71,26 +70,26 @@ fn whole(loaded: u64) -> i64 {
     i64::try_from(loaded).unwrap_or(i64::MAX)
 }
 
-/// Of nanoseconds: microseconds in double precision, as `cic.v1` has them.
+/// Converts nanoseconds to microseconds in double precision, as in `cic.v1`.
 fn microseconds(loaded: u64) -> i64 {
     Quantity::double(crate::schema::microseconds(loaded))
 }
 
-/// Of nanoseconds: whole milliseconds, as `nfstream.v1` has them.
+/// Converts nanoseconds to whole milliseconds, as in `nfstream.v1`.
 fn milliseconds(loaded: u64) -> i64 {
     whole(loaded / 1_000_000)
 }
 
-/// What is loaded for a column, what its value is, and whether a row may have null.
+/// The quantity to load, the conversion to the column's value, and whether a row may have null.
 type Meaning<'a> = (&'a str, fn(u64) -> i64, bool);
 
-/// `flow.v1` has most columns of `tree.v1` under the same name, and null where that has 0.
+/// Most columns of `flow.v1` are those of `tree.v1` under the same name, but null where `tree.v1` has 0.
 fn of_flow(name: &str) -> Option<Meaning<'_>> {
     let either = name
         .strip_prefix("fwd_")
         .or_else(|| name.strip_prefix("bwd_"));
     let may_be_null = match either.unwrap_or(name) {
-        // A mean in double precision there.
+        // In `flow.v1` it is a mean in double precision.
         "iat_mean_ns" => return None,
         "duration_ns" => either.is_some(),
         "frame_min" | "frame_max" | "payload_min" | "payload_max" | "tos" | "min_ttl"
@@ -152,8 +151,8 @@ fn of_cic(name: &str) -> Option<Meaning<'_>> {
     })
 }
 
-/// Its source is the sender of the first packet, its destination the other side: the kernel has directions by who
-/// opened the connection, so that only columns of both directions are the same.
+/// In `nfstream.v1` the source is the sender of the first packet. The kernel's directions depend on the side that
+/// opened the connection. Only columns about both directions are therefore the same.
 fn of_nfstream(name: &str) -> Option<Meaning<'_>> {
     Some(match name {
         "protocol" => ("protocol", whole, false),
@@ -174,7 +173,7 @@ fn of_nfstream(name: &str) -> Option<Meaning<'_>> {
     })
 }
 
-/// How the kernel reads a column.
+/// The way in which the kernel loads a column.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) kind: u8,
@@ -183,7 +182,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The greatest value there can be.
+    /// The greatest value that can be loaded.
     pub(super) fn greatest(self) -> u64 {
         let most = i64::MAX.unsigned_abs();
         match self.kind {
@@ -192,7 +191,8 @@ impl Load {
         }
     }
 
-    /// As the kernel compares it: below a plain column are bits of others, which may be anything.
+    /// The threshold that the kernel compares with. The bits below a plain column belong to other columns, so the
+    /// threshold has all of them set.
     pub(super) fn threshold(self, threshold: u64) -> u64 {
         match self.kind {
             PLAIN => threshold << self.shift | ((1 << self.shift) - 1),
@@ -201,7 +201,7 @@ impl Load {
     }
 }
 
-/// The 64 bits that end where the column does.
+/// Loads the 64 bits that end with the column.
 fn plain(offset: usize, bits: u8) -> Load {
     Load {
         kind: PLAIN,
@@ -210,7 +210,7 @@ fn plain(offset: usize, bits: u8) -> Load {
     }
 }
 
-/// Where a column of `tree.v1`, or another quantity, is in struct flow.
+/// The location of a `tree.v1` column, or of another quantity, in struct flow.
 fn load(name: &str) -> Option<Load> {
     let forward = offset_of!(types::flow, directions);
     let backward = forward + size_of::<types::direction>();
@@ -298,7 +298,7 @@ fn of_direction(name: &str, direction: usize) -> Option<Load> {
     Some(plain(offset, bits))
 }
 
-/// Packets with a TCP flag, in the order of the bits.
+/// Packets with a TCP flag, in the order of the flag bits.
 fn of_flags(name: &str, flags: usize) -> Option<Load> {
     const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
     let flag = name.strip_suffix("_packets")?;

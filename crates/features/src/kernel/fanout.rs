@@ -1,4 +1,4 @@
-//! The program that chooses a socket of a group for each frame.
+//! The program that selects a socket of a group for each frame.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -9,8 +9,8 @@ use super::skel::fanout::FanoutSkelBuilder;
 use crate::dissect::Tunnels;
 use crate::options::Options;
 
-/// Loads it, for frames that begin with their IP header if they are `raw`. Frames of tunnels whose inner flows are
-/// told apart are chosen for by their outer addresses alone.
+/// Loads the program. With `raw`, frames begin with their IP header. Frames of tunnels are assigned by their outer
+/// addresses, even if the inner flows are distinguished.
 pub(crate) fn chooser(raw: bool, options: &Options) -> Result<OwnedFd, Error> {
     let mut storage = MaybeUninit::uninit();
     let builder = FanoutSkelBuilder::default();

@@ -1,4 +1,4 @@
-//! Flows counted by a program, in XDP or at tc, in a table for each CPU, and exported as they end.
+//! Flows counted by a program, at XDP or tc, in one table per CPU, and exported when they end.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,8 +27,8 @@ use super::sweep::{Sweep, SweepProgress};
 use super::tables::Tables;
 use crate::flow::{End, Flow};
 
-/// Loads one kind of programs: each has a skeleton of its own type, and all but the tables are made with
-/// the programs.
+/// Loads one kind of program. Each kind has its own skeleton type. All maps except the tables are created with the
+/// programs.
 macro_rules! load {
     ($builder:ident, $tell:ident, $settings:expr, $prepare:expr, $entry:expr) => {{
         $settings.check()?;
@@ -86,25 +86,25 @@ macro_rules! load {
     }};
 }
 
-/// The loaded programs and what they count. Dropping it detaches them and forgets their flows.
+/// The loaded programs and their flows. Dropping it detaches the programs and discards the flows.
 #[derive(Debug)]
 pub struct FlowPlane {
     attached: Vec<Attachment>,
     program: OwnedFd,
     steering: Option<Steering>,
-    /// Nothing is on its way from one CPU to another, nor will be.
+    /// No frame is in transit between CPUs, and none will be.
     drained: bool,
     tables: Tables,
     accounts: Accounts,
     clock: Map<u32, u64>,
     outlet: KernelRows,
     sweep: Sweep,
-    /// None where the programs were loaded without.
+    /// `None` if the programs were loaded without models.
     models: Option<Models>,
 }
 
 impl FlowPlane {
-    /// Loads the XDP programs, attached nowhere yet.
+    /// Loads the XDP programs without attaching them.
     pub fn load(settings: &Settings) -> Result<Self, Error> {
         let prepare = |open: &mut OpenFlowSkel<'_>| steer::prepare(open, &settings.steer);
         let entry = |skel: &FlowSkel<'_>| {
@@ -118,7 +118,7 @@ impl FlowPlane {
         load!(FlowSkelBuilder, tell, settings, prepare, entry)
     }
 
-    /// Loads the programs for tc, attached nowhere yet.
+    /// Loads the tc programs without attaching them.
     pub fn load_tc(settings: &Settings) -> Result<Self, Error> {
         let prepare = |_: &mut OpenFlowTcSkel<'_>| Ok::<_, libbpf_rs::Error>(());
         let entry = |skel: &FlowTcSkel<'_>| {
@@ -157,12 +157,12 @@ impl FlowPlane {
         Ok(plane)
     }
 
-    /// The program that takes frames, to run it elsewhere than on a device.
+    /// The program that receives frames, to run it without a device.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Counts the frames that come in by a device of the calling thread's namespace, too.
+    /// Also counts the incoming frames of a device in the calling thread's network namespace.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), Error> {
         let attached = attach::xdp(self.program.as_fd(), ifindex, mode)
             .map_err(|error| Error::failed("attaching the flow program", error))?;
@@ -170,7 +170,7 @@ impl FlowPlane {
         Ok(())
     }
 
-    /// Counts the frames that pass one side of a device, too, where the programs are for tc.
+    /// Also counts the frames that pass one side of a device. This requires the tc programs.
     pub fn attach_tc(&mut self, ifindex: u32, side: attach::Direction) -> Result<(), Error> {
         let attached = attach::tc(self.program.as_fd(), ifindex, side, attach::tc_via())
             .map_err(|error| Error::failed("attaching the flow program", error))?;
@@ -178,19 +178,19 @@ impl FlowPlane {
         Ok(())
     }
 
-    /// Tells the programs what time it is: the monotonic clock's distance to the epoch changes as
-    /// the latter is adjusted.
+    /// Updates the programs' offset of the monotonic clock from the epoch, which changes when the wall clock is
+    /// adjusted.
     pub fn set_clock(&self) -> Result<(), Error> {
         clock::set(&self.clock)
     }
 
-    /// Sleeps until there is reason to collect, as the settings say; whether the program said so.
+    /// Sleeps until flows should be collected, according to the settings. Returns whether a program caused the wake-up.
     pub fn wait(&self) -> Result<bool, Error> {
         self.outlet.wait()
     }
 
-    /// Puts a model in force, or none; the answers of the one before. `shadow`: nothing becomes of packets,
-    /// it is only counted what would. Each packet meets the one or the other.
+    /// Activates a model, or none. Returns the answers of the previous model. With `shadow`, actions are only counted,
+    /// not applied. The change is atomic: each packet sees either the old or the new model.
     pub fn set_model(&mut self, image: Option<(&Image, bool)>) -> Result<Answers, Error> {
         match &mut self.models {
             Some(models) => models.put(image),
@@ -200,29 +200,29 @@ impl FlowPlane {
         }
     }
 
-    /// The hand on the model, for whoever runs beside the plane.
+    /// Takes the control of the model, for code that runs beside the plane.
     pub(crate) fn take_models(&mut self) -> Option<Models> {
         self.models.take()
     }
 
-    /// The answers of the model in force.
+    /// The answers of the active model.
     pub fn answers(&self) -> Result<Answers, Error> {
         let models = self.models.as_ref();
         models.map_or(Ok(Answers::default()), Models::answers)
     }
 
-    /// Exports the flows that have left the tables, but for those that another CPU goes on with.
+    /// Exports the flows that have left the tables, except those that another CPU still counts.
     pub fn collect(&mut self, export: &mut impl FnMut(Box<Flow>)) -> Result<(), Error> {
         self.outlet.collect(&self.tables, export)
     }
 
-    /// Rows that were made of parts of several CPUs, once for each part more.
+    /// The number of parts from other CPUs that were merged into rows.
     pub fn merged(&self) -> u64 {
         self.outlet.merged()
     }
 
-    /// Takes out and exports flows that have ended by the horizon, for as long as the budget lasts; the
-    /// next call goes on where this one has stopped.
+    /// Evicts and exports flows that have ended by the horizon, until the time budget is spent. The next call continues
+    /// from there.
     pub fn sweep(
         &mut self,
         horizon_ns: i64,
@@ -230,7 +230,7 @@ impl FlowPlane {
         export: &mut impl FnMut(Box<Flow>),
     ) -> Result<SweepProgress, Error> {
         let (outlet, tables) = (&mut self.outlet, &self.tables);
-        // After each table, before the next: what is still there says which flows have other parts.
+        // Collect after each table, before the next: the remaining entries show which flows have other parts.
         let mut collect = || outlet.collect(tables, export);
         collect()?;
         let swept = self.sweep.go_on(tables, horizon_ns, budget, &mut collect)?;
@@ -238,7 +238,7 @@ impl FlowPlane {
         Ok(swept)
     }
 
-    /// Exports what is left, at the end: no packet is counted afterwards.
+    /// Exports the remaining flows at the end. No packet is counted afterwards.
     pub fn finish(&mut self, export: &mut impl FnMut(Box<Flow>)) -> Result<(), Error> {
         self.attached.clear();
         netdev::grace::wait()
@@ -255,7 +255,7 @@ impl FlowPlane {
         self.outlet.settle(&self.tables, export)
     }
 
-    /// Waits until what was sent from CPU to CPU has arrived or is lost.
+    /// Waits until all frames sent between CPUs have arrived or are lost.
     fn drain(&mut self) -> Result<(), Error> {
         if let Some(steering) = &self.steering {
             steering.drain()?;
@@ -264,11 +264,11 @@ impl FlowPlane {
         Ok(())
     }
 
-    /// What became of the frames that were seen.
+    /// The account of the frames that were seen.
     pub fn account(&self) -> Result<Account, Error> {
         let mut account = account::read(&self.accounts)?;
         if self.drained {
-            // Whatever the reason was: the kernel tells of the usual one only.
+            // Computed instead of counted, because the kernel reports only the most common reason.
             account.lost_queue_full = account.sent.saturating_sub(account.arrived);
         }
         Ok(account)
@@ -283,9 +283,9 @@ impl FlowPlane {
     }
 }
 
-/// What both kinds of programs have alike.
+/// The common parts of both kinds of programs.
 struct Skeleton<'a, 'o> {
-    /// The program that takes frames where they come in.
+    /// The program that receives incoming frames.
     entry: OwnedFd,
     evict: OwnedFd,
     tables: Map<u32, i32>,
@@ -296,7 +296,7 @@ struct Skeleton<'a, 'o> {
     evictions: Map<u32, types::eviction>,
     candidates: Map<u32, types::flow_key>,
     alarms: &'a MapMut<'o>,
-    /// `None` where the programs were loaded without.
+    /// `None` if the programs were loaded without models.
     models: Option<Models>,
     filter: Maps,
 }

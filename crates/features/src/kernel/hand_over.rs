@@ -1,4 +1,4 @@
-//! Frames handed to AF_XDP sockets by an XDP program.
+//! Redirects frames to AF_XDP sockets with an XDP program.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ pub(crate) struct HandOver {
 }
 
 impl HandOver {
-    /// Loads the program for a device with so many queues, attached nowhere yet.
+    /// Loads the program for a device with this number of queues, without attaching it.
     pub(crate) fn load(settings: &Settings, queues: u32) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
         let builder = HandOverSkelBuilder::default();
@@ -62,19 +62,19 @@ impl HandOver {
         Ok(handing)
     }
 
-    /// The program, to run it elsewhere than on a device.
+    /// The program, to run it without a device.
     pub(crate) fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Frames that come in by this queue are for this socket.
+    /// Redirects the frames of this queue to this socket.
     pub(crate) fn steer(&self, queue: u32, socket: impl AsFd) -> Result<(), Error> {
         self.sockets
             .set_descriptor(&queue, socket)
             .map_err(failed("steering to an AF_XDP socket"))
     }
 
-    /// Hands over the frames of a device of the calling thread's namespace.
+    /// Starts redirecting the frames of a device in the calling thread's network namespace.
     pub(crate) fn attach(&mut self, ifindex: u32) -> Result<(), Error> {
         let attached = attach::xdp(self.program.as_fd(), ifindex, XdpMode::Native)
             .map_err(|error| Error::failed("attaching the handing program", error))?;
@@ -82,19 +82,19 @@ impl HandOver {
         Ok(())
     }
 
-    /// Hands over no more; what was handed over is in its socket.
+    /// Stops redirecting. Frames redirected before are in their sockets.
     pub(crate) fn detach(&mut self) -> Result<(), Error> {
         self.attached.clear();
         netdev::grace::wait()
             .map_err(|error| Error::failed("waiting for the handing program to end", error))
     }
 
-    /// Tells the program what time it is, as `FlowPlane::set_clock`.
+    /// Updates the clock offset, like `FlowPlane::set_clock`.
     pub(crate) fn set_clock(&self) -> Result<(), Error> {
         clock::set(&self.clock)
     }
 
-    /// What became of the frames that were seen.
+    /// The account of the frames that were seen.
     pub(crate) fn account(&self) -> Result<Account, Error> {
         account::read(&self.accounts)
     }

@@ -1,4 +1,4 @@
-//! A compiled model as the kernel's programs read it: tree.h's `struct model`.
+//! A compiled model in the layout that the kernel's programs read: `struct model` of tree.h.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub struct Image {
     model: Box<types::model>,
     name: String,
     classes: Vec<String>,
-    /// By which the flows are made that it was trained on.
+    /// The rules for flows in the model's training data.
     rules: Rules,
 }
 
@@ -34,7 +34,10 @@ impl PartialEq for Image {
 impl Eq for Image {}
 
 impl Image {
-    /// Refuses what is beyond the kernel's program, and says what is not.
+    /// Compiles a model.
+    ///
+    /// # Errors
+    /// The model exceeds the limits of the kernel's program. The error names the limit.
     pub fn of(model: &Model) -> Result<Self, Error> {
         check(model)?;
         let mut layout = Layout::default();
@@ -58,12 +61,12 @@ impl Image {
         })
     }
 
-    /// What its classes are called, in the order of their numbers.
+    /// The class names, in the order of the class numbers.
     pub(super) fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// Refuses flows that are made by other rules than those that it was trained on.
+    /// Checks that flows are made by the rules of the training data.
     pub(super) fn check_rules(&self, rules: Rules) -> Result<(), datapath::Error> {
         if self.rules == Rules::Own || self.rules == rules {
             return Ok(());
@@ -74,7 +77,7 @@ impl Image {
         )))
     }
 
-    /// The whole of it, for one map entry.
+    /// The complete record for a map entry.
     pub(super) fn record(&self, account: u32, shadow: bool, generation: u16) -> Box<types::model> {
         let mut model = self.model.clone();
         model.head.account = account;
@@ -137,7 +140,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Level by level, each split's children side by side.
+    /// Lays out a tree level by level, with the children of each split side by side.
     fn tree(&mut self, model: &Model, tree: &IntegerTree) -> Result<types::tree, Error> {
         let root = self.nodes.len();
         let mut pending = VecDeque::from([(0, root)]);
@@ -186,7 +189,8 @@ impl Layout {
         })
     }
 
-    /// That of a tree that is alone is a class, another for one output its value.
+    /// The content of a leaf: the class if the model has a single tree, the value if there is only one, else the index
+    /// of the values.
     fn leaf(&mut self, model: &Model, tree: &IntegerTree, at: usize) -> i64 {
         let forest = &model.forest;
         let values = &forest.values[at..at + tree.width as usize];
@@ -206,9 +210,9 @@ impl Layout {
     }
 }
 
-/// A node that is not passed without a question.
+/// A node that depends on the flow.
 enum Step {
-    /// Where its values start.
+    /// The index of its values.
     Leaf(usize),
     Split {
         load: Load,
@@ -218,8 +222,7 @@ enum Step {
 }
 
 impl Step {
-    /// The node at this place, or the one that every flow comes to from there: no value is below 0, and
-    /// none above the greatest.
+    /// The node at this index. A split whose outcome is the same for all loadable values is skipped.
     fn from(model: &Model, tree: &IntegerTree, mut at: usize) -> Result<Self, Error> {
         loop {
             let (input, threshold, left, right) = match tree.nodes[at] {
@@ -248,7 +251,7 @@ impl Step {
     }
 }
 
-/// Where the kernel has a column that a question is about.
+/// The source in the kernel of the column that a split tests.
 fn source(model: &Model, column: &Column) -> Result<Source, Error> {
     let Column { id, null, .. } = column;
     let name = &model.name;

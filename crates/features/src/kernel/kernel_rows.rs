@@ -1,4 +1,4 @@
-//! Where flows leave the kernel: from the ring to rows, by way of the other CPUs' tables.
+//! The path of flows from the kernel's ring to rows, including the lookup in the other CPUs' tables.
 
 use datapath::Error;
 use sys::bpf_ring::Ring;
@@ -18,7 +18,7 @@ pub(super) struct KernelRows {
     bell: Bell,
     timers: Timers,
     steps: usize,
-    /// None where CPUs share no flow.
+    /// `None` if CPUs do not share flows.
     parts: Option<Parts>,
 }
 
@@ -33,12 +33,12 @@ impl KernelRows {
         }
     }
 
-    /// Sleeps until the ring wants to be read; whether a program said so.
+    /// Sleeps until the ring should be read. Returns whether a program caused the wake-up.
     pub(super) fn wait(&self) -> Result<bool, Error> {
         self.bell.wait([(0, &self.ring)].into_iter())
     }
 
-    /// Exports the flows in the ring, but for those that another CPU has a part of.
+    /// Exports the flows in the ring, except those of which another CPU has a part.
     pub(super) fn collect(
         &mut self,
         tables: &Tables,
@@ -71,7 +71,7 @@ impl KernelRows {
         Ok(())
     }
 
-    /// Exports a flow that no table will have any more; `settle` once all were.
+    /// Exports a flow that no table holds any more. Call [`Self::settle`] after the last one.
     pub(super) fn last(&mut self, flow: Flow, export: &mut impl FnMut(Box<Flow>)) {
         match &mut self.parts {
             Some(parts) => parts.add(flow),
@@ -79,7 +79,7 @@ impl KernelRows {
         }
     }
 
-    /// Exports what has waited for other CPUs, as far as these are done with it.
+    /// Exports the waiting flows of which no other CPU has a part any more.
     pub(super) fn settle(
         &mut self,
         tables: &Tables,

@@ -1,4 +1,4 @@
-//! Which memory the kernel's rings and tables lie in: that of the CPU that writes them.
+//! The NUMA placement of the kernel's rings and tables: on the node of the CPU that writes them.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub(super) fn topology() -> Result<Topology, Error> {
         .map_err(|error| Error::failed("asking which CPUs and nodes there are", error))
 }
 
-/// Options of a map whose memory is a node's.
+/// The options of a map in a node's memory.
 pub(super) fn on(node: u32) -> libbpf_sys::bpf_map_create_opts {
     libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,

@@ -1,10 +1,10 @@
-//! One row from the parts of a flow that several CPUs have counted.
+//! Merges the parts of a flow that several CPUs have counted into one row.
 //!
-//! A part waits while another CPU's table has its key. What does not depend on the order of packets on
-//! different CPUs is exact in a merged flow: counts, sums, extremes, flags, first and last, the first
-//! packets one by one, and everything about a direction that one CPU has seen alone. Times between
-//! packets of different CPUs are known to nobody: such gaps are left out (null in a row), and the flow
-//! has one active period. Steering both directions to one CPU is what keeps them.
+//! A part waits while another CPU's table has its key. Values that do not depend on the order of packets on different
+//! CPUs are exact in a merged flow: counts, sums, extremes, flags, first and last times, the individual first packets,
+//! and everything about a direction that only one CPU has seen. The gaps between packets on different CPUs are unknown.
+//! They are omitted (null in a row), and the flow has a single active period. Steering both directions to one CPU
+//! preserves them.
 
 use hashbrown::HashMap;
 
@@ -12,7 +12,7 @@ use super::classes;
 use crate::Key;
 use crate::flow::{End, Flow, Periods, Remarks, Step, Timers, Times};
 
-/// Ended parts whose flow may go on elsewhere.
+/// Ended parts whose flow may continue on another CPU.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     waiting: HashMap<Key, Vec<Flow>, foldhash::fast::RandomState>,
@@ -28,12 +28,12 @@ impl Parts {
         self.waiting.contains_key(key)
     }
 
-    /// How many parts were added to another.
+    /// The number of parts that were added to another part.
     pub(super) fn merged(&self) -> u64 {
         self.merged
     }
 
-    /// Exports the flows of which no CPU has a part any more; `open` are the parts that tables have.
+    /// Exports the flows of which no CPU has a part any more. `open` returns the parts in the tables.
     pub(super) fn settle(
         &mut self,
         timers: &Timers,
@@ -64,12 +64,12 @@ impl Parts {
 struct Group {
     flow: Flow,
     joined: u64,
-    /// Those that have left their tables, where not all have.
+    /// The parts that have left their tables, if some parts have not.
     ended: Vec<Flow>,
     is_open: bool,
 }
 
-/// Sorts parts with one key, in the order of their starts, by the flow that they are of.
+/// Groups parts with the same key, sorted by their starts, into flows.
 fn groups(timers: &Timers, steps: usize, parts: Vec<(Flow, bool)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (part, is_open) in parts {
@@ -96,8 +96,8 @@ fn groups(timers: &Timers, steps: usize, parts: Vec<(Flow, bool)>) -> Vec<Group>
     groups
 }
 
-/// Why a flow has ended before the first packet of this part, if it has: `Timers`' rules, of which
-/// the part's first packet is known only as far as its part tells.
+/// The reason that a flow has ended before the first packet of this part, if it has. These are the rules of `Timers`,
+/// as far as the part retains what they need of its first packet.
 fn ended_before(timers: &Timers, flow: &Flow, part: &Flow) -> Option<End> {
     let (due, end) = timers.deadline(flow);
     if part.first_ns >= due {
@@ -111,7 +111,7 @@ fn ended_before(timers: &Timers, flow: &Flow, part: &Flow) -> Option<End> {
     (timers.linger_ns.is_some() && reopened).then_some(End::Closed)
 }
 
-/// Adds a part that has started later.
+/// Adds a part that started later.
 fn join(flow: &mut Flow, mut part: Flow, steps: usize) {
     if part.initiator != flow.initiator {
         turn_round(&mut part);
@@ -147,7 +147,7 @@ fn turn_round(part: &mut Flow) {
     }
 }
 
-/// The first packets of both in the order of their times.
+/// Merges the first packets of both by their times.
 fn join_steps(flow: &Flow, part: &Flow, most: usize) -> Vec<Step> {
     let mut timed: Vec<(i64, Step)> = times(flow).chain(times(part)).collect();
     timed.sort_by_key(|(time, _)| *time);

@@ -1,6 +1,6 @@
-//! Flows that the kernel counts, and packets that it records: loading and attaching the programs, and reading what they leave.
+//! Flows counted and packets recorded in the kernel: loads and attaches the programs, and reads their results.
 //!
-//! What a feature is, the schemas say: a record of the kernel becomes a `Flow` like any other.
+//! The schemas define the features. A record of the kernel becomes a `Flow` like any other.
 
 mod account;
 mod bell;
@@ -43,7 +43,7 @@ pub use wakeup::{LATENCY, Pause, Wakeup};
 
 use datapath::Error;
 
-/// For `map_err` of libbpf and of `bpf`, whose own words for the attempt are dropped.
+/// Maps an error of libbpf or `bpf`. Their own description of the failed operation is replaced.
 fn failed<E: Into<libbpf_rs::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::failed(what, error.into())
 }

@@ -1,4 +1,4 @@
-//! The model in force in the kernel, and what its answers were.
+//! The active model in the kernel, and its answers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,19 +12,19 @@ use super::{classes, failed};
 use crate::model::ACTIONS;
 use crate::schema::Rules;
 
-/// What a model's answers were, since it came into force.
+/// A model's answers since it was activated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// How often it was asked.
+    /// The number of evaluations.
     pub asked: u64,
-    /// Flows by the class that they got last.
+    /// Flows by their latest class.
     pub flows: [u64; CLASSES],
-    /// Packets of flows that have a class, by its action, in the order of `model::ACTIONS`. A flow
-    /// keeps its action when another model comes into force.
+    /// Packets of classified flows by action, in the order of `model::ACTIONS`. A flow keeps its action when another
+    /// model is activated.
     pub packets: [u64; ACTIONS.len()],
 }
 
-/// A model for a datapath that is to be started, and the hand on it while it runs.
+/// The model for a datapath that will be started. It can be replaced while the datapath runs.
 #[derive(Debug)]
 pub struct ModelSlot(Mutex<Slot>);
 
@@ -32,11 +32,11 @@ pub struct ModelSlot(Mutex<Slot>);
 struct Slot {
     image: Image,
     shadow: bool,
-    /// Once the datapath has started.
+    /// Set when the datapath has started.
     models: Option<Models>,
-    /// By which the flows of the datapath are made, once it has started.
+    /// The rules for the datapath's flows, set when it has started.
     rules: Option<Rules>,
-    /// The model's answers in datapaths that have ended: one starts again when its interface is back.
+    /// The answers in datapaths that have ended. A datapath is restarted when its interface returns.
     past: Answers,
 }
 
@@ -54,7 +54,7 @@ impl Answers {
 }
 
 impl ModelSlot {
-    /// `shadow`: nothing becomes of packets, it is only counted what would.
+    /// With `shadow`, actions are only counted, not applied.
     pub fn new(image: Image, shadow: bool) -> Self {
         Self(Mutex::new(Slot {
             image,
@@ -65,8 +65,8 @@ impl ModelSlot {
         }))
     }
 
-    /// Puts another model in the place of the one before, whose answers it returns. Each packet meets the
-    /// one or the other.
+    /// Replaces the model, and returns the answers of the previous one. Each packet sees either the old or the new
+    /// model.
     pub fn put(&self, image: Image) -> Result<Answers, Error> {
         let mut slot = self.lock();
         if let Some(rules) = slot.rules {
@@ -87,7 +87,7 @@ impl ModelSlot {
         Ok(std::mem::take(past).and(before))
     }
 
-    /// The answers of the model in force.
+    /// The answers of the active model.
     pub fn answers(&self) -> Result<Answers, Error> {
         let slot = self.lock();
         let models = slot.models.as_ref();
@@ -95,7 +95,7 @@ impl ModelSlot {
         Ok(slot.past.and(answers))
     }
 
-    /// Puts the model in force in programs that were loaded, whose flows are made by these rules.
+    /// Activates the model in loaded programs whose flows are made by these rules.
     pub(crate) fn connect(&self, mut models: Models, rules: Rules) -> Result<(), Error> {
         let mut slot = self.lock();
         slot.image.check_rules(rules)?;
@@ -112,12 +112,12 @@ impl ModelSlot {
     }
 }
 
-/// The model in force in programs that were loaded.
+/// The active model in loaded programs.
 #[derive(Debug)]
 pub(crate) struct Models {
     in_force: Map<u32, i32>,
     accounts: PerCpu<types::tree_account>,
-    /// Of `accounts`, the one that is not in use.
+    /// The index of the unused one of `accounts`.
     spare: u32,
     is_set: bool,
 }
@@ -132,8 +132,8 @@ impl Models {
         }
     }
 
-    /// Puts another model in the place of the one before, whose answers it returns: they are all, for the
-    /// kernel waits until no program uses it any more.
+    /// Replaces the model, and returns the answers of the previous one. They are final, because the kernel waits until
+    /// no program uses that model any more.
     pub(super) fn put(&mut self, image: Option<(&Image, bool)>) -> Result<Answers, Error> {
         match image {
             Some((image, shadow)) => {
@@ -160,7 +160,7 @@ impl Models {
         }
     }
 
-    /// The answers of the model in force.
+    /// The answers of the active model.
     pub(super) fn answers(&self) -> Result<Answers, Error> {
         if self.is_set {
             self.read(self.spare ^ 1)
@@ -185,7 +185,7 @@ impl Models {
     }
 }
 
-/// A map for one model, as tree.h's `struct model_map`.
+/// A map for one model: `struct model_map` of tree.h.
 fn map() -> Result<Map<u32, types::model>, Error> {
     let options = libbpf_sys::bpf_map_create_opts::default();
     Map::create(MapType::Array, "model", 1, &options).map_err(failed("making room for a model"))

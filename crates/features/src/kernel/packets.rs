@@ -1,4 +1,4 @@
-//! A record for each packet, in rings for each CPU.
+//! Records each packet, in one ring per CPU.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ pub struct PacketPlane {
 }
 
 impl PacketPlane {
-    /// Loads the program, attached nowhere yet, and makes the rings of each reader.
+    /// Loads the program without attaching it, and creates the rings of each reader.
     pub fn load(settings: &Settings) -> Result<(Self, Vec<PacketRings>), Error> {
         settings.check_packets()?;
         let mut storage = MaybeUninit::uninit();
@@ -64,12 +64,12 @@ impl PacketPlane {
         })
     }
 
-    /// The program, to run it elsewhere than on a device.
+    /// The program, to run it without a device.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Records the packets of a device of the calling thread's namespace, too.
+    /// Also records the packets of a device in the calling thread's network namespace.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), Error> {
         let attached = attach::xdp(self.program.as_fd(), ifindex, mode)
             .map_err(|error| Error::failed("attaching the packet program", error))?;
@@ -77,7 +77,7 @@ impl PacketPlane {
         Ok(())
     }
 
-    /// Records no more; what is in the rings can still be read.
+    /// Stops recording. The records in the rings can still be read.
     pub fn detach(&mut self) -> Result<(), Error> {
         if self.attached.is_empty() {
             return Ok(());
@@ -87,18 +87,18 @@ impl PacketPlane {
             .map_err(|error| Error::failed("waiting for the packet program to end", error))
     }
 
-    /// Tells the program what time it is, as `FlowPlane::set_clock`.
+    /// Updates the clock offset, like `FlowPlane::set_clock`.
     pub fn set_clock(&self) -> Result<(), Error> {
         clock::set(&self.clock)
     }
 
-    /// What became of the frames that were seen.
+    /// The account of the frames that were seen.
     pub fn account(&self) -> Result<Account, Error> {
         account::read(&self.accounts)
     }
 }
 
-/// Sizes the maps, of which all but the rings are made with the program.
+/// Sizes the maps. All of them except the rings are created with the program.
 fn size(open: &mut OpenPacketsSkel<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
     let maps = OpenMaps {
         steps: &mut open.maps.filter_steps,

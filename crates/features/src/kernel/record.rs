@@ -1,5 +1,4 @@
-//! The kernel's records of flows and packets as `Flow`s and `Packet`s: every number is taken over,
-//! none is made here.
+//! Converts the kernel's records to `Flow`s and `Packet`s. All numbers are copied; none are computed here.
 
 use super::classes::classification;
 use super::skel::flow::types;
@@ -28,11 +27,11 @@ const MIDSTREAM: u8 = 1 << 0;
 const ICMP: u8 = 1 << 1;
 const RESET: u8 = 1 << 2;
 const INITIAL: u8 = 1 << 3;
-/// Those of a direction's windows.
+/// The marks of a direction's windows.
 const WINDOW_SEEN: u8 = 1 << 0;
 const WINDOW_SCALED: u8 = 1 << 1;
 
-/// The ends of flow.h in its order.
+/// The ends of flow.h, in its order.
 const ENDS: [End; 6] = [
     End::Idle,
     End::Active,
@@ -174,7 +173,7 @@ fn key(key: &types::flow_key) -> Key {
     }
 }
 
-/// A key as the tables have it.
+/// A key in the layout of the tables.
 pub(super) fn key_record(key: &Key) -> types::flow_key {
     types::flow_key {
         addresses: key.addresses.map(halves),
@@ -185,7 +184,7 @@ pub(super) fn key_record(key: &Key) -> types::flow_key {
     }
 }
 
-/// An address as the programs have it: the high and the low half.
+/// An address in the layout of the programs: the high and the low half.
 pub(super) fn halves(address: u128) -> [u64; 2] {
     let bytes = address.to_be_bytes();
     [0, 8].map(|at| u64::from_be_bytes(std::array::from_fn(|byte| bytes[at + byte])))

@@ -1,4 +1,4 @@
-//! One reader's records of packets, from a ring for each CPU.
+//! The packet records of one reader, from one ring per CPU.
 
 use std::os::fd::AsFd;
 
@@ -14,25 +14,24 @@ use super::skel::Plain;
 use super::skel::packets::types;
 use crate::dissect::Packet;
 
-/// The rings of one reader, which has all packets of its flows.
+/// The rings of one reader. It receives all packets of its flows.
 #[derive(Debug)]
 pub struct PacketRings {
     heads: Vec<Head>,
     bell: Bell,
 }
 
-/// The ring of one CPU, and when its first packet came.
+/// The ring of one CPU, and the time of its first pending packet.
 #[derive(Debug)]
 struct Head {
     ring: Ring,
     time_ns: Option<i64>,
-    /// Among all readers' rings.
+    /// The index among the rings of all readers.
     index: u32,
 }
 
 impl PacketRings {
-    /// Makes a reader's rings, each in the memory of the CPU that writes it, and puts them where the
-    /// program finds them.
+    /// Creates a reader's rings, each in the memory of the CPU that writes it, and registers them in the program's map.
     pub(super) fn make(
         reader: u32,
         settings: &Settings,
@@ -68,7 +67,8 @@ impl PacketRings {
         })
     }
 
-    /// Sleeps until there is reason to collect, as the settings say; whether the program said so.
+    /// Sleeps until packets should be collected, according to the settings. Returns whether the program caused the
+    /// wake-up.
     pub fn wait(&self) -> Result<bool, Error> {
         let number = |index| usize::try_from(index).unwrap_or(usize::MAX);
         let heads = self.heads.iter();
@@ -76,9 +76,9 @@ impl PacketRings {
             .wait(heads.map(|head| (number(head.index), &head.ring)))
     }
 
-    /// Hands on the packets that came before this time, those of all CPUs in the order of their
-    /// times, and those of one CPU in the order in which they came. What is younger waits in its
-    /// ring, so that a packet that another CPU is just writing is not overtaken.
+    /// Passes on the packets stamped before `before_ns`. Packets of different CPUs are ordered by time, and packets of
+    /// one CPU keep their order. Younger packets stay in their rings, so that none overtakes a packet that another CPU
+    /// is still writing.
     pub fn collect(&mut self, before_ns: i64, mut take: impl FnMut(&Packet<'static>)) {
         self.heads.iter_mut().for_each(Head::look);
         loop {

@@ -1,4 +1,4 @@
-//! Gives the kernel's programs the filter that userspace evaluates: sizes its maps, and fills them.
+//! Loads the userspace filter into the kernel's programs: sizes the maps and fills them.
 
 use bpf::Map;
 use datapath::Error;
@@ -21,15 +21,15 @@ mod test {
     pub(super) const NETWORK_SET: u8 = 7;
 }
 
-/// Of a target that is no step.
+/// Marks a target that is not a step.
 const END: u16 = 0x8000;
-/// Bits of a network's key before its address: the set's number and the IP version.
+/// Bits of a network's key before the address: the number of the set and the IP version.
 const BEFORE_ADDRESS: u32 = 32;
 
-/// Networks that one call writes.
+/// The number of networks written per call.
 const AT_ONCE: usize = 4096;
 
-/// The maps of a program that filters, before it is loaded.
+/// The maps of a filtering program before it is loaded.
 #[derive(Debug)]
 pub(super) struct OpenMaps<'a, 'o> {
     pub(super) steps: &'a mut OpenMapMut<'o>,
@@ -37,7 +37,7 @@ pub(super) struct OpenMaps<'a, 'o> {
     pub(super) networks: &'a mut OpenMapMut<'o>,
 }
 
-/// The maps of a program that filters.
+/// The maps of a filtering program.
 #[derive(Debug)]
 pub(super) struct Maps {
     steps: Map<u32, types::filter_step>,

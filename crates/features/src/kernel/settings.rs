@@ -1,4 +1,4 @@
-//! What the kernel's programs are told when they are loaded.
+//! The settings with which the kernel's programs are loaded.
 
 use datapath::Error;
 
@@ -8,30 +8,30 @@ use crate::dissect::Tunnels;
 use crate::filter::Unit;
 use crate::options::Options;
 
-/// A flow's first packets that the kernel keeps one by one, at most: FLOW_STEPS of flow.h.
+/// The maximum number of first packets per flow that the kernel keeps individually: FLOW_STEPS of flow.h.
 const MAX_STEPS: usize = 10;
 
-/// What becomes of a frame after it was counted.
+/// The verdict on a frame after it was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on to the network stack.
+    /// Pass the frame to the network stack.
     #[default]
     Inline,
-    /// It is dropped: what comes in is a copy, made for this.
+    /// Drop the frame. This is for input that is a copy of the traffic.
     Tap,
 }
 
-/// Where a packet's time and length on the wire come from.
+/// The source of a packet's time and wire length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The kernel's clock and the frame.
+    /// The kernel's clock and the frame itself.
     #[default]
     Kernel,
-    /// What is told beside the frame, for tests: in XDP a `struct metadata` in front of it.
+    /// Metadata beside the frame, for tests: at XDP a `struct metadata` in front of it.
     Metadata,
 }
 
-/// Sets the knobs that both programs of flows have alike, as structures of two types.
+/// Sets the knobs that both kinds of flow programs share. A macro, because each has its own structure type.
 macro_rules! tell_flows {
     ($settings:expr, $knobs:ident) => {{
         let positive = |time: i64| u64::try_from(time).unwrap_or(0);
@@ -61,29 +61,29 @@ macro_rules! tell_flows {
     }};
 }
 
-/// What the kernel's programs are told.
+/// The settings of the kernel's programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub options: Options,
     pub verdict: Verdict,
     pub clock: Clock,
     pub wakeup: Wakeup,
-    /// At tc: frames of the device begin with an IP header.
+    /// At tc: the device's frames begin with the IP header.
     pub raw: bool,
-    /// Make one row of what several CPUs have seen of a flow; costs a look at each other table for each
-    /// flow that ends, and is not needed where both directions come in on one CPU.
+    /// Merge the parts of a flow from several CPUs into one row. This costs a lookup in every other table for each flow
+    /// that ends. It is unnecessary if both directions arrive on one CPU.
     pub merge: bool,
-    /// The CPUs to which both directions of a flow are brought; none: each CPU counts what it gets.
+    /// The CPUs to which flows are steered in both directions. If empty, each CPU counts the packets that it receives.
     pub steer: Vec<u32>,
-    /// Frames that may wait for each of these CPUs, at most 16384.
+    /// The queue length of each of these CPUs in frames, at most 16384.
     pub steer_waiting: u32,
-    /// Flows at a time on each CPU, for which memory is taken at the start.
+    /// The maximum number of open flows per CPU. The memory is allocated at the start.
     pub flows_per_cpu: u32,
-    /// The ring of ended flows, or each ring of packets: a power of two, at least a page.
+    /// Bytes of the ring of ended flows, or of each ring of packets: a power of two, at least a page.
     pub ring_bytes: u32,
-    /// Who share the packets' flows, at least one: each has a ring on each CPU.
+    /// The number of readers that share the packets' flows, at least 1. Each has a ring on each CPU.
     pub readers: u32,
-    /// Flows may be put before a model; without, nothing of that is in the program.
+    /// Whether flows can be classified by a model. Without it, the program contains no code for models.
     pub models: bool,
 }
 
@@ -106,7 +106,7 @@ impl Default for Settings {
     }
 }
 
-/// Each program has a type of its own for what it is told.
+/// Sets the knobs of the selection. A macro, because each program has its own structure type.
 macro_rules! tell_selection {
     ($knobs:ident, $selection:expr) => {
         if let Some(compiled) = $selection.compiled() {
@@ -128,7 +128,7 @@ macro_rules! tell_selection {
 }
 
 impl Settings {
-    /// Refuses what the kernel cannot do for flows.
+    /// Checks that the kernel supports these settings for flows.
     pub fn check(&self) -> Result<(), Error> {
         self.check_packets()?;
         if self.options.limits.steps > MAX_STEPS {
@@ -139,7 +139,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses what the kernel cannot do for packets.
+    /// Checks that the kernel supports these settings for packets.
     pub fn check_packets(&self) -> Result<(), Error> {
         if self.options.tunnels == Tunnels::Inner {
             return refuse("the kernel opens no tunnels; pcap, tpacket and recv do");
@@ -180,7 +180,7 @@ impl Settings {
 }
 
 impl Verdict {
-    /// As `enum xdp_action` numbers it.
+    /// The number in `enum xdp_action`.
     fn xdp(self) -> u32 {
         match self {
             Self::Tap => 1,
@@ -188,7 +188,7 @@ impl Verdict {
         }
     }
 
-    /// `TC_ACT_SHOT`; or `TC_ACT_UNSPEC`, which leaves the frame to the next program.
+    /// `TC_ACT_SHOT`, or `TC_ACT_UNSPEC`, which passes the frame to the next program.
     fn tc(self) -> u32 {
         match self {
             Self::Tap => 2,

@@ -1,4 +1,4 @@
-//! Generated from `bpf/*.bpf.c`. A structure of several programs is the same in all of them.
+//! Generated from `bpf/*.bpf.c`. A structure that occurs in several programs is identical in all of them.
 
 pub(crate) use bpf::Plain;
 

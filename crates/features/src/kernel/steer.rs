@@ -1,5 +1,5 @@
-//! Both directions of a flow on one CPU: the queues by which frames get there (steer.h), and knowing
-//! that nothing waits in them any more.
+//! Steers both directions of a flow to one CPU: sets up the queues that carry the frames (steer.h), and waits until
+//! they are empty.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,22 +17,22 @@ use super::failed;
 use super::settings::Settings;
 use super::skel::flow::{FlowSkel, OpenFlowSkel, types};
 
-/// How long a CPU may be busy otherwise.
+/// The timeout for a CPU that is busy with other work.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Steering {
     cpus: Vec<u32>,
-    /// The map of queues, as programs know it.
+    /// The id of the map of queues, by which programs refer to it.
     queues: u32,
     order: Map<u32, types::steering>,
     accounts: Accounts,
     mark: OwnedFd,
-    /// What tells of refused frames.
+    /// The link of the program that observes rejected frames.
     _told: Link,
 }
 
-/// Sizes the maps of the programs that steer to these CPUs; loads none of them where there are none.
+/// Sizes the maps of the programs that steer to these CPUs. Without CPUs, none of these programs is loaded.
 pub(super) fn prepare(open: &mut OpenFlowSkel<'_>, cpus: &[u32]) -> libbpf_rs::Result<()> {
     let steers = !cpus.is_empty();
     open.progs.count_flows.set_autoload(!steers);
@@ -56,8 +56,8 @@ pub(super) fn prepare(open: &mut OpenFlowSkel<'_>, cpus: &[u32]) -> libbpf_rs::R
 }
 
 impl Steering {
-    /// Gives each CPU that is to count a queue, at whose end the kernel runs the program that does;
-    /// none where there are no such CPUs.
+    /// Creates a queue for each counting CPU. The kernel runs the counting program at the end of each queue. Returns
+    /// `None` without such CPUs.
     pub(super) fn new(skel: &FlowSkel<'_>, settings: &Settings) -> Result<Option<Self>, Error> {
         if settings.steer.is_empty() {
             return Ok(None);
@@ -96,7 +96,7 @@ impl Steering {
         Ok(Some(steering))
     }
 
-    /// Waits until everything that was sent has arrived or is lost; nothing more may be sent.
+    /// Waits until everything sent has arrived or is lost. Nothing more may be sent.
     pub(super) fn drain(&self) -> Result<(), Error> {
         for &cpu in &self.cpus {
             self.drain_queue(cpu)?;
@@ -104,13 +104,13 @@ impl Steering {
         Ok(())
     }
 
-    /// A queue keeps order: what was before a mark has arrived with it.
+    /// A queue preserves order, so everything before a mark has arrived when the mark has.
     fn drain_queue(&self, cpu: u32) -> Result<(), Error> {
         let before = account::marks(&self.accounts, cpu)?;
         let deadline = Instant::now() + DEADLINE;
         self.say(cpu)?;
         while Instant::now() < deadline {
-            // Again, because a full queue takes no mark.
+            // Repeated, because a full queue drops the mark.
             run_live(&self.mark, 1).map_err(|error| Error::failed("marking a queue", error))?;
             for _ in 0..50 {
                 if account::marks(&self.accounts, cpu)? != before {

@@ -1,7 +1,7 @@
-//! Evictions: which flows look due, seen from here, and the call that takes out those that are.
+//! Evictions: finds flows that appear due, and calls the program that removes those that are.
 //!
-//! Reading and then deleting from here would lose the packets that come between. So the kernel looks
-//! again and deletes, on the CPU whose table it is, where no packet can come between (evict.h).
+//! Reading and then deleting from userspace would lose the packets counted in between. The kernel therefore checks
+//! again and deletes on the CPU that owns the table, where no packet can come in between (evict.h).
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use crate::flow::{Flow, Timers};
 const MAX_EVICTIONS: usize = 4096;
 const PER_FRAME: u32 = 64;
 
-/// How far a sweep has come.
+/// The progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepProgress {
-    /// Every table was looked through; the next sweep starts again.
+    /// All tables were checked; the next sweep starts from the beginning.
     pub whole: bool,
-    /// Flows taken out.
+    /// The number of evicted flows.
     pub evicted: u32,
-    /// Flows that stayed although they are due, because the ring was full.
+    /// The number of due flows that stayed because the ring was full.
     pub ring_full: u32,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct Sweep {
     program: OwnedFd,
     evictions: Map<u32, types::eviction>,
     candidates: Map<u32, types::flow_key>,
-    /// Where the last one has stopped.
+    /// The position at which the last sweep stopped.
     table: usize,
     cursor: Cursor,
     batch: Batch,
-    /// Keys of flows that look due.
+    /// Keys of flows that appear due.
     due: Vec<types::flow_key>,
 }
 
@@ -63,7 +63,7 @@ impl Sweep {
         }
     }
 
-    /// Looks through the tables until the budget is spent, or all were seen. `collect` empties the ring.
+    /// Checks the tables until the budget is spent or all are done. `collect` empties the ring.
     pub(super) fn go_on(
         &mut self,
         tables: &Tables,
@@ -94,11 +94,11 @@ impl Sweep {
         Ok(swept)
     }
 
-    /// Reads the next flows of a table and notes those that look due; whether there are more.
+    /// Reads the next flows of a table and collects the keys that appear due. Returns whether there are more.
     fn look(&mut self, table: &Table, horizon_ns: i64) -> Result<bool, Error> {
         let more = table.read(&mut self.batch, &mut self.cursor)?;
         for record in self.batch.values() {
-            // No timer is shorter than nothing: most flows need no closer look.
+            // A cheap test first: no timer is negative, so most flows need no conversion.
             if record.last_ns <= horizon_ns
                 && self.timers.deadline(&Flow::from(record)).0 <= horizon_ns
             {
@@ -108,7 +108,7 @@ impl Sweep {
         Ok(more)
     }
 
-    /// Has the kernel take out what is due of what was noted.
+    /// Lets the kernel evict the collected flows that are due.
     fn evict(
         &mut self,
         table: &Table,

@@ -1,5 +1,5 @@
-//! The tables of flows, one for each CPU, read from userspace while programs write them: what is read
-//! of a flow that gets a packet at that moment may be half old, half new.
+//! The flow tables, one per CPU. Userspace reads them while programs write them, so a flow that is being updated may
+//! be read half old and half new.
 
 use bpf::{Cursor, Map};
 use datapath::Error;
@@ -10,7 +10,7 @@ use super::memory;
 use super::skel::flow::types;
 use crate::flow::Flow;
 
-/// Flows that are read by one call.
+/// Flows read per call.
 const BATCH: u32 = 256;
 
 pub(super) type Batch = bpf::Batch<types::flow_key, types::flow>;
@@ -26,8 +26,8 @@ pub(super) struct Table {
 pub(super) struct Tables(Vec<Table>);
 
 impl Tables {
-    /// Makes a table for each CPU that is online, and a queue of its flows, in memory near to it, and gives them to
-    /// the programs.
+    /// Creates a table and a queue of its flows for each online CPU, in memory near it, and registers them in the
+    /// programs' maps.
     pub(super) fn make(
         tables: &Map<u32, i32>,
         queues: &Map<u32, i32>,
@@ -51,7 +51,7 @@ impl Tables {
         self.0.get(index)
     }
 
-    /// Every flow in every table.
+    /// Visits every flow in every table.
     pub(super) fn each(&self, take: &mut impl FnMut(&types::flow)) -> Result<(), Error> {
         let mut batch = batch();
         for table in &self.0 {
@@ -77,7 +77,7 @@ impl Tables {
         Ok(false)
     }
 
-    /// What the tables have of this key.
+    /// The flows with this key in all tables.
     pub(super) fn find(&self, key: &types::flow_key) -> Result<Vec<Flow>, Error> {
         let found = self.0.iter().map(|table| table.find(key));
         found.filter_map(Result::transpose).collect()
@@ -94,7 +94,7 @@ impl Table {
         Ok(found.map(|record| (&record).into()))
     }
 
-    /// Reads on from the cursor; whether there is more.
+    /// Reads the next batch from the cursor. Returns whether there is more.
     pub(super) fn read(&self, batch: &mut Batch, cursor: &mut Cursor) -> Result<bool, Error> {
         self.map.read_batch(cursor, batch).map_err(|error| {
             Error::failed(format!("reading CPU {}'s flows", self.cpu), error.source)
@@ -106,7 +106,7 @@ pub(super) fn batch() -> Batch {
     Batch::new(BATCH)
 }
 
-/// Twice as many entries as flows: a flow that has ended leaves its own behind until it is met.
+/// The queue has twice as many entries as flows, because the entry of an ended flow stays until it is reached.
 fn make_queue(flows: u32, node: u32) -> Result<MapHandle, Error> {
     let entry = u32::try_from(size_of::<types::queue_entry>()).unwrap_or(u32::MAX);
     let entries = flows.saturating_mul(2);

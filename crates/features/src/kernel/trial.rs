@@ -1,9 +1,8 @@
-//! The kernel's programs run on frames that they are given, attached to nothing: what each of them
-//! costs by itself, on this machine.
+//! Runs the kernel's programs on given frames without attaching them, to measure the cost of each program on this
+//! machine.
 //!
-//! Each frame is run once, in order and at its own time, so that flows begin, go on and end as they do
-//! in the capture. The kernel's clock is read before and after each run: a program that does nothing
-//! shows what that costs.
+//! Each frame is run once, in order and with its own timestamp, so that flows begin, continue and end as in the
+//! capture. The kernel's clock is read before and after each run. A program that does nothing shows the cost of that.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,25 +23,25 @@ use super::settings::{Clock, Settings};
 use super::skel::flow::types;
 use crate::options::Options;
 
-/// By which the programs know metadata of ours.
+/// Identifies our metadata to the programs.
 const MAGIC: u32 = 0x6d72_6f66;
-/// Bytes of a frame that are run: at tc it must fit into a page, with room around it.
+/// The maximum number of bytes of a frame that are run. At tc a frame must fit into a page, with space around it.
 const MAX_FRAME: usize = 3500;
-/// Frames between two looks at what the program has left: fewer than its rings hold.
+/// Frames between two reads of the programs' results, fewer than the rings hold.
 const BATCH: u32 = 1024;
-/// Of the frames' time, between two looks for flows that have ended.
+/// The interval of sweeps for ended flows, in nanoseconds of the frames' timestamps.
 const TICK_NS: i64 = 1_000_000_000;
 
-/// A program that sees every packet of a datapath.
+/// A program that processes every packet of a datapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// None of ours: it does nothing.
+    /// An empty program as the baseline.
     Empty,
     XdpRingbuf,
     XdpFlow,
     TcFlow,
     AfXdp,
-    /// What shares the frames of `recv` and `tpacket` among workers.
+    /// The program that distributes the frames of `recv` and `tpacket` among workers.
     Fanout,
 }
 

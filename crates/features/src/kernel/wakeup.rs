@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The longest that a record waits for a reader that is not busy.
 pub const LATENCY: Duration = Duration::from_millis(100);
 
-/// When whoever reads the kernel's rings wakes.
+/// When the reader of the kernel's rings wakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wakeup {
     /// After [`LATENCY`], or when a ring has filled to its half.

@@ -1,8 +1,8 @@
-//! The `af-xdp` datapath: whole frames past the stack, in memory that the kernel shares with us.
+//! The `af-xdp` datapath: whole frames that bypass the network stack, in memory shared with the kernel.
 //!
-//! A frame that is here is not with the stack: this is for taps. A socket belongs to one queue of the
-//! device, and the directions of a flow may come in by different ones: one worker takes the frames of
-//! all queues, in the order of their times.
+//! The stack does not receive these frames, so this datapath is for taps. A socket is bound to one queue of the device,
+//! and the directions of a flow may arrive on different queues. One worker therefore reads the frames of all queues, in
+//! the order of their timestamps.
 
 use std::time::Duration;
 use std::{io, thread};
@@ -27,15 +27,15 @@ use crate::options::Options;
 
 /// Entries of a socket's rings.
 const RING: u32 = 4096;
-/// Frames of a queue: for the kernel to write, and for us to hold until others' have come.
+/// Frames of a queue: some for the kernel to fill, the others held here until the frames of other queues arrive.
 const FRAMES: u32 = 2 * RING;
-/// Nothing is sent, but a socket has these rings.
+/// Nothing is transmitted, but a socket requires these rings.
 const UNUSED_RING: u32 = 64;
-/// Bytes of a frame's memory that are not the frame's: the kernel's own, and a stamp.
+/// Bytes of a frame's memory before its data: the kernel's headroom and a timestamp.
 const BEFORE: u32 = 256;
-/// What the program puts in front of a frame.
+/// Bytes of the timestamp that the program writes in front of a frame.
 const STAMP: usize = size_of::<i64>();
-/// A frame this young may be overtaken by one that another queue is just given.
+/// A frame younger than this may have a predecessor that another queue is still receiving.
 const YOUNG: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl Datapath<Features> for AfXdp {
         }
         let options = plan.schema.options(&plan.options);
         let wanted = options.selection.clone();
-        // The kernel opens no tunnel: what is chosen by what is in one is chosen here.
+        // The kernel does not open tunnels, so a selection by inner headers is applied here.
         let (there, here) = if options.tunnels == Tunnels::Inner {
             (Selection::default(), wanted)
         } else {
@@ -98,7 +98,7 @@ impl Datapath<Features> for AfXdp {
 struct Sockets {
     handing: HandOver,
     pump: Pump,
-    /// Received, by their times.
+    /// Received frames in the order of their timestamps.
     waiting: Vec<(i64, xsk::Frame)>,
 }
 
@@ -107,7 +107,7 @@ impl Sockets {
         let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(plan.ifindex));
         let link = link.map_err(|error| Error::failed(plan.interface.clone(), error))?;
         let queues = link.rx_queues.max(1);
-        // With Ethernet and two tags.
+        // With the Ethernet header and two VLAN tags.
         let longest = link.mtu + 22 + BEFORE;
         let size = if longest <= 2048 { 2048 } else { 4096 };
         let mut pump = Pump::new(queues * FRAMES, size)?;
@@ -121,11 +121,11 @@ impl Sockets {
                 ..Bind::new(plan.ifindex, queue, Mode::Copy)
             };
             let port = match pump.open(bind) {
-                // A device may have fewer queues in use than it has.
+                // A device may use fewer queues than it has.
                 Err(xsk::Error::NoQueue { .. }) if queue > 0 => break,
                 opened => opened?,
             };
-            // What the kernel holds at most: its two rings.
+            // The maximum that the kernel holds: its two rings.
             pump.set_quota(port, 2 * RING as usize);
             handing.steer(queue, &pump.ports[port])?;
         }
@@ -136,7 +136,7 @@ impl Sockets {
         })
     }
 
-    /// Takes what has arrived, and hands on what came before this time, in order; how many came.
+    /// Takes the received frames, and passes on in order those stamped before this time. Returns how many arrived.
     fn take(&mut self, before_ns: i64, mut take: impl FnMut(&Frame<'_>)) -> usize {
         let waiting = &mut self.waiting;
         let arrived = self.pump.receive_each(RING as usize, |pump, mut frame| {
@@ -144,7 +144,7 @@ impl Sockets {
             waiting.push((time_ns, frame));
         });
         if self.pump.ports.len() > 1 {
-            // Those of one queue keep their order.
+            // The sort is stable, so frames of one queue keep their order.
             self.waiting.sort_by_key(|(time_ns, _)| *time_ns);
         }
         let ready = self
@@ -162,7 +162,7 @@ impl Sockets {
         arrived
     }
 
-    /// Waits for a frame, but not for long.
+    /// Waits for a frame, with a short timeout.
     fn wait(&self) -> io::Result<()> {
         if !self.waiting.is_empty() {
             thread::sleep(YOUNG);
@@ -175,7 +175,7 @@ impl Sockets {
     }
 }
 
-/// When the program saw the frame, as it has written in front of it.
+/// The time at which the program saw the frame, read from the stamp in front of it.
 fn stamp(umem: &Umem, frame: &mut xsk::Frame) -> i64 {
     let (start, length) = (frame.headroom(), frame.len());
     let stamped = start >= STAMP && frame.set(start - STAMP, STAMP);
@@ -184,12 +184,12 @@ fn stamp(umem: &Umem, frame: &mut xsk::Frame) -> i64 {
     time.unwrap_or(0)
 }
 
-/// What the sockets' frames become.
+/// Turns the sockets' frames into rows.
 #[derive(Debug)]
 struct Frames {
     sockets: Sockets,
     work: RowExtractor,
-    /// As they were last read.
+    /// The account when it was last read.
     account: Account,
     no_room: u64,
     _promiscuous: Option<Promiscuous>,
@@ -251,7 +251,7 @@ impl Capturing for Frames {
         let done = self.work.finish();
         let taken = done.counters.seen.packets + self.account.left_out();
         if read.is_ok() {
-            // Whatever the kernel calls it: what was handed over and has not come.
+            // Frames that were redirected but did not arrive, for whatever reason the kernel counts.
             self.no_room = self.account.packets.saturating_sub(taken);
         }
         let rows = (done.rows, done.lost_rows);
@@ -261,7 +261,7 @@ impl Capturing for Frames {
     }
 }
 
-/// What the program has left out, and what became of the rest here.
+/// Combines the frames that the program dropped with those counted here.
 fn live_counters(
     account: &Account,
     here: Counters,

@@ -1,5 +1,5 @@
-//! Devices, and which datapaths can take their frames. What the machine lacks, a datapath's own `check`
-//! says; what a device lacks is said here, to who asks and to a datapath that is about to start.
+//! Devices, and the datapaths that can capture from them. A datapath's own `check` reports what the machine lacks. The
+//! checks here report what a device lacks, both on request and before a datapath starts.
 
 use std::path::Path;
 
@@ -11,30 +11,30 @@ use sys::numa;
 
 use super::{Features, Plan};
 
-/// What the kernel and a driver say of a device.
+/// A device's properties, as reported by the kernel and the driver.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub link: Link,
-    /// None for devices without one, as the loopback.
+    /// `None` for devices without a driver, such as the loopback device.
     pub driver: Option<String>,
-    /// Queues in use, where the driver lets anybody choose.
+    /// Queues in use, if the driver supports changing them.
     pub channels: Option<Channels>,
-    /// None for virtual devices, and where there is one node only.
+    /// `None` for virtual devices, and on machines with a single NUMA node.
     pub numa_node: Option<u32>,
-    /// None where the kernel cannot be asked.
+    /// `None` if the kernel cannot report it.
     pub support: Option<XdpSupport>,
 }
 
-/// What a device may do in the programs' place.
+/// Work that a device may do instead of the programs.
 pub const OFFLOADS: [&str; 4] = ["zero-copy", "rx-timestamp", "rx-hash", "rx-vlan-tag"];
 
 impl Device {
-    /// Every device of the calling thread's namespace.
+    /// Lists all devices in the network namespace of the calling thread.
     pub fn all() -> Result<Vec<Self>, Error> {
         let failed = |error| Error::failed("listing the interfaces", error);
         let links = Netlink::new().and_then(|mut netlink| netlink.links());
         let devices = links.map_err(failed)?.into_iter();
-        // One that has gone meanwhile is none.
+        // Skip a device that has been deleted in the meantime.
         Ok(devices.filter_map(|link| Self::of(link).ok()).collect())
     }
 
@@ -50,7 +50,7 @@ impl Device {
         })
     }
 
-    /// How a datapath takes the frames of this device: `native`, `generic`, `tcx`, `copy`; or what it,
+    /// How a datapath captures from this device: `native`, `generic`, `tcx`, `copy`. The error is what the datapath,
     /// the machine or the device lacks.
     pub fn check(&self, datapath: &dyn Datapath<Features>) -> Result<&'static str, Missing> {
         datapath.check()?;
@@ -73,7 +73,8 @@ impl Device {
         }
     }
 
-    /// A driver of which nothing is known may have it: whoever starts tries. The loopback never does.
+    /// Whether the driver may support native XDP. An unknown driver may, and starting the datapath decides. The
+    /// loopback device never does.
     fn native(&self) -> Result<(), Missing> {
         let has = self
             .support
@@ -114,7 +115,7 @@ fn needs_native(datapath: &str) -> bool {
     matches!(datapath, "xdp-ringbuf" | "xdp-flow" | "af-xdp")
 }
 
-/// Refuses a device whose frames a datapath cannot take.
+/// Checks that a datapath can capture from the plan's device.
 pub(super) fn check_plan(datapath: &str, plan: &Plan) -> Result<(), Error> {
     let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(plan.ifindex));
     let device = link.and_then(Device::of);

@@ -1,4 +1,4 @@
-//! Capturing whole frames: whoever hands them over, one extractor makes flows of them.
+//! Captures whole frames. One extractor turns them into flows, independent of their source.
 
 use std::io;
 
@@ -10,22 +10,22 @@ use super::{LiveCounters, Plan};
 use crate::extractor::RowExtractor;
 use crate::options::Options;
 
-/// Where frames come from.
+/// A source of frames.
 pub(super) trait Source: Send + 'static {
-    /// Hands over what has arrived; waits for it, but no longer than the worker's patience. Whether
-    /// there was anything.
+    /// Passes on the frames that have arrived. Waits for frames, but no longer than the worker's timeout. Returns
+    /// whether any arrived.
     fn frames(&mut self, take: impl FnMut(&Frame<'_>)) -> io::Result<bool>;
 
-    /// What the kernel has counted since the start.
+    /// The kernel's counters since the start.
     fn statistics(&mut self) -> io::Result<Statistics>;
 }
 
-/// A source, and what becomes of its frames.
+/// Reads the frames of a source and extracts their flows.
 #[derive(Debug)]
 pub(super) struct FrameReader<S> {
     source: S,
     work: RowExtractor,
-    /// The kernel's drops, as they were last read.
+    /// The kernel's drops when they were last read.
     no_room: u64,
 }
 
@@ -71,7 +71,7 @@ impl<S: Source> Capturing for FrameReader<S> {
         let counters = LiveCounters {
             account: done.counters,
             no_room: match &statistics {
-                // What was left in the source when we stopped found no room either.
+                // Frames left in the source at the stop count as lost for lack of room.
                 Ok(statistics) => statistics.packets.saturating_sub(seen),
                 Err(_) => self.no_room,
             },

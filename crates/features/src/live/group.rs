@@ -1,4 +1,4 @@
-//! Packet sockets that share a device's frames: each flow has one of them, and with it one worker.
+//! Packet sockets that share a device's frames. Each flow is assigned to one socket and thus to one worker.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ pub(super) trait Member: Source {
     fn socket(&self) -> &Socket;
 }
 
-/// What every worker of a plan drives.
+/// Opens the sources for all workers of a plan.
 pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<FrameReader<S>>, Error> {
     let workers = plan.workers(best);
     let capture = Capture {
@@ -43,20 +43,20 @@ pub(super) fn open<S: Member>(plan: &Plan, best: usize) -> Result<Vec<FrameReade
     Ok(sources.into_iter().map(framed).collect())
 }
 
-/// What several workers need to share frames.
+/// The requirements for several workers that share frames.
 const SHARED: Requirement = Requirement::Else(
     &Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin]),
     "use --workers 1",
 );
 
-/// Groups are the network namespace's: another process must not join this one by chance.
+/// A group id that is unique in the network namespace, so that another process does not join the group by accident.
 fn group() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let process = u16::try_from(std::process::id() & 0xffff).unwrap_or(0);
     process.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(257))
 }
 
-/// Tells the kernel which socket a frame is for, then lets frames in.
+/// Attaches the program that selects a socket for each frame, then starts receiving.
 fn share(plan: &Plan, sources: &[impl Member]) -> Result<(), Error> {
     SHARED.check()?;
     let refused = |error| Error::failed(format!("{}: sharing frames", plan.interface), error);

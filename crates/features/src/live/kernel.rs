@@ -1,4 +1,4 @@
-//! What the datapaths share whose packets a program in the kernel reads.
+//! Shared code of the datapaths whose packets are read by a program in the kernel.
 
 use std::path::Path;
 
@@ -15,20 +15,22 @@ use crate::kernel::{Account, FlowPlane, Settings, Verdict};
 use crate::pipeline::{self, WriteResult};
 use crate::rows::RowWriter;
 
-/// What every datapath with a program in the kernel needs.
+/// The capabilities that every datapath with a kernel program requires.
 pub(super) const CAPABILITIES: Requirement =
     Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]);
 pub(super) const REQUIREMENTS: &[Requirement] = &[CAPABILITIES];
 
-/// Where a program sees frames.
+/// The hook at which a program sees frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
     Xdp,
     Tc,
 }
 
-/// What the programs are told that count flows or packets; refuses what they cannot give, and says
-/// who can.
+/// Settings for the programs that count flows or record packets.
+///
+/// # Errors
+/// The plan requires something that they cannot supply. The error names the datapaths that can.
 pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, Error> {
     if plan.recorder.is_some() {
         return Err(Error::Plan(format!(
@@ -58,7 +60,7 @@ pub(super) fn settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, 
     })
 }
 
-/// What any program is told.
+/// Settings that all programs share.
 pub(super) fn any_settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settings, Error> {
     if hook == Hook::Xdp && plan.direction != Direction::In {
         return Err(Error::Plan(format!(
@@ -84,7 +86,7 @@ pub(super) fn any_settings(name: &str, hook: Hook, plan: &Plan) -> Result<Settin
     })
 }
 
-/// Refuses several workers, and says who has them.
+/// Checks that the plan has one worker. The error names the datapaths that support several.
 pub(super) fn one_worker(name: &str, plan: &Plan) -> Result<(), Error> {
     if plan.workers(1) == 1 {
         return Ok(());
@@ -94,7 +96,7 @@ pub(super) fn one_worker(name: &str, plan: &Plan) -> Result<(), Error> {
     )))
 }
 
-/// Has the device take frames for other machines for as long as this lives, where a plan asks for it.
+/// Sets the device to promiscuous mode for the lifetime of the result, if the plan requests it.
 pub(super) fn promiscuous(plan: &Plan) -> Result<Option<Promiscuous>, Error> {
     let wanted = plan.promiscuous.then(|| Promiscuous::start(plan.ifindex));
     wanted
@@ -102,7 +104,7 @@ pub(super) fn promiscuous(plan: &Plan) -> Result<Option<Promiscuous>, Error> {
         .map_err(|error| Error::failed(format!("{}: promiscuous mode", plan.interface), error))
 }
 
-/// Refuses rows that are not about flows.
+/// Checks that the schema's rows are about flows.
 pub(super) fn only_flows(name: &str, plan: &Plan) -> Result<(), Error> {
     if plan.schema.flow_columns().is_some() {
         return Ok(());
@@ -113,7 +115,7 @@ pub(super) fn only_flows(name: &str, plan: &Plan) -> Result<(), Error> {
     )))
 }
 
-/// The CPUs that are near to a plan's device.
+/// The CPUs on the NUMA node of the plan's device.
 fn near(plan: &Plan) -> Result<Vec<u32>, Error> {
     let sysfs = Path::new(numa::SYSFS);
     let topology = Topology::read(sysfs)
@@ -121,7 +123,7 @@ fn near(plan: &Plan) -> Result<Vec<u32>, Error> {
     Ok(topology.near(numa::device_node(sysfs, &plan.interface)))
 }
 
-/// Each CPU's part of the flows that a plan allows.
+/// The part of the plan's flow limit for each CPU.
 fn share(plan: &Plan) -> Result<u32, Error> {
     let cpus = libbpf_rs::num_possible_cpus()
         .map_err(|error| Error::failed("counting the CPUs", error))?;
@@ -129,7 +131,7 @@ fn share(plan: &Plan) -> Result<u32, Error> {
     Ok(u32::try_from(part).unwrap_or(u32::MAX).max(1))
 }
 
-/// Puts the plan's model in force, before the first packet.
+/// Activates the plan's model before the first packet.
 pub(super) fn connect(plan: &Plan, plane: &mut FlowPlane) -> Result<(), Error> {
     match (&plan.model, plane.take_models()) {
         (Some(slot), Some(models)) => slot.connect(models, plan.schema.rules),
@@ -137,12 +139,12 @@ pub(super) fn connect(plan: &Plan, plane: &mut FlowPlane) -> Result<(), Error> {
     }
 }
 
-/// Rows of flows that the kernel has kept.
+/// Writes the rows of flows that were counted in the kernel.
 #[derive(Debug)]
 pub(super) struct PlaneWork {
     rows: RowWriter<Flow>,
     exported: OutputCounters,
-    /// As it was last read.
+    /// The account when it was last read.
     account: Account,
 }
 
@@ -171,17 +173,17 @@ impl PlaneWork {
         counters(&account, self.exported, self.rows.counts())
     }
 
-    /// Completes the output; from now on nothing is in a table. Without an account the latest stands.
+    /// Completes the output, when no table holds a flow any more. If the account cannot be read, the last one is used.
     pub(super) fn finish(self, account: Result<Account, Error>) -> FinalCounters {
         let written = WriteResult::new(self.exported, self.rows.finish());
         finish(account, &self.account, written)
     }
 }
 
-/// The last counters, and whether all went well.
+/// The final counters, and an error if the run failed.
 pub(super) type FinalCounters = (LiveCounters, Result<(), String>);
 
-/// What was counted so far; what is not exported is taken to be in a table.
+/// The counters so far. Packets that are not exported are assumed to be in a table.
 pub(super) fn counters(
     account: &Account,
     exported: OutputCounters,
@@ -193,7 +195,7 @@ pub(super) fn counters(
     live_counters(account, exported, open, rows)
 }
 
-/// What was counted in all, once nothing is in a table. Without an account the latest stands.
+/// The final counters, when the tables are empty. If the account cannot be read, the previous one is used.
 pub(super) fn finish(
     account: Result<Account, Error>,
     latest: &Account,
@@ -209,7 +211,7 @@ pub(super) fn finish(
     (counters, output.and(read))
 }
 
-/// In the words of every other datapath.
+/// Converts an account to the counters of all datapaths.
 fn live_counters(
     account: &Account,
     exported: OutputCounters,
@@ -231,7 +233,7 @@ fn live_counters(
 
 fn seen(account: &Account) -> InputCounters {
     InputCounters {
-        // A packet without room is counted as that, and as nothing else.
+        // A packet lost for lack of room is counted only as lost.
         packets: account.packets - account.lost(),
         bytes: account.bytes,
         lone_fragments: account.lone_fragments,
@@ -239,7 +241,7 @@ fn seen(account: &Account) -> InputCounters {
     }
 }
 
-/// Frames that a program has left out, as if nothing else had come.
+/// The frames that a program left out, in the form of input counters.
 pub(super) fn left_out(account: &Account) -> InputCounters {
     let mut seen = InputCounters {
         packets: account.left_out(),
@@ -248,7 +250,7 @@ pub(super) fn left_out(account: &Account) -> InputCounters {
         rate_limited: account.rate_limited,
         ..InputCounters::default()
     };
-    // The kernel's programs never meet another link type than Ethernet.
+    // The kernel's programs see only Ethernet, so the first reason, the link type, never occurs.
     for (&why, &refused) in REFUSALS[1..].iter().zip(&account.refused) {
         seen.refuse_many(why, refused);
     }

@@ -1,4 +1,4 @@
-//! Live datapaths: a device's frames to flows, until stopped.
+//! Live datapaths: turn a device's frames into flows until they are stopped.
 
 mod af_xdp;
 mod device;
@@ -31,7 +31,7 @@ use crate::sink::Sink;
 
 pub use device::{Device, OFFLOADS};
 
-/// The features job: what its datapaths are asked and count.
+/// The features job: the types of its datapaths' plans and counters.
 #[derive(Debug)]
 pub enum Features {}
 
@@ -42,10 +42,10 @@ impl datapath::Job for Features {
     type FastPath = ();
 }
 
-/// A datapath, running.
+/// A running datapath.
 pub type Running = Box<dyn datapath::Running<Features>>;
 
-/// Every live datapath, userspace first. A new one is one line here.
+/// All live datapaths, userspace first. A new datapath is added here.
 pub fn datapaths() -> Vec<Box<dyn Datapath<Features>>> {
     let xdp_flow = |name, mode| xdp_flow::XdpFlow { name, mode };
     vec![
@@ -59,8 +59,8 @@ pub fn datapaths() -> Vec<Box<dyn Datapath<Features>>> {
     ]
 }
 
-/// The datapaths that give a column, captures first. Programs in the kernel hand up what headers say, or
-/// only flows; every other datapath hands over the frames.
+/// The datapaths that supply a column, captures first. Programs in the kernel supply header fields or only flows. All
+/// other datapaths supply whole frames.
 pub fn givers(schema: &Schema, column: &Description) -> Vec<&'static str> {
     let gives = |name: &&'static str| match *name {
         "xdp-flow" | "xdp-generic" | "tc-flow" => {
@@ -74,10 +74,10 @@ pub fn givers(schema: &Schema, column: &Description) -> Vec<&'static str> {
     std::iter::once("pcap").chain(names).filter(gives).collect()
 }
 
-/// Makes a worker's sink.
+/// Creates a worker's sink.
 pub type SinkOf = Arc<dyn Fn() -> Box<dyn Sink> + Send + Sync>;
 
-/// What to capture, and what becomes of it.
+/// The plan of a capture: its device and options, and the destination of its rows.
 #[derive(Clone)]
 pub struct Plan {
     pub interface: String,
@@ -85,30 +85,30 @@ pub struct Plan {
     pub options: Options,
     pub schema: &'static Schema,
     pub direction: Direction,
-    /// Frames for other machines, too.
+    /// Capture frames for other machines as well.
     pub promiscuous: bool,
-    /// Frames are dropped once they are counted: what comes in is a copy, made for this.
+    /// Drop frames after counting them. This is for input that is a copy of the traffic.
     pub tap: bool,
-    /// Threads that share the device's flows; as many as the datapath thinks best where none is given.
+    /// Threads that share the device's flows. `None` lets the datapath choose.
     pub workers: Option<NonZeroUsize>,
-    /// When whoever reads the rings of the XDP datapaths wakes.
+    /// When the reader of the XDP datapaths' rings wakes.
     pub wakeup: Wakeup,
-    /// Have both directions of a flow counted on one CPU, wherever they come in.
+    /// Count both directions of a flow on one CPU, whichever queue they arrive on.
     pub steer: bool,
     pub sink: SinkOf,
-    /// Decides in the kernel what becomes of flows.
+    /// Classifies flows in the kernel and determines the action for them.
     pub model: Option<Arc<ModelSlot>>,
-    /// Takes the frames whose packets make rows.
+    /// Records the frames whose packets make rows.
     pub recorder: Option<Recorder>,
 }
 
-/// Which of a device's frames.
+/// The direction of the captured frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// What comes in.
+    /// Frames that arrive.
     #[default]
     In,
-    /// What this machine sends.
+    /// Frames that this machine sends.
     Out,
     Both,
 }
@@ -117,26 +117,26 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounters {
     pub account: Counters,
-    /// Frames that the kernel had for us and had no room for.
+    /// Frames that the kernel dropped for lack of room.
     pub no_room: u64,
-    /// Packets that came by another of the device's queues than the one before in their flow and
-    /// direction; where a program in the kernel counts flows.
+    /// Packets that arrived on another queue than the previous packet of their flow and direction. Counted only where a
+    /// program in the kernel counts flows.
     pub changed_queue: Option<u64>,
     pub rows: u64,
     pub lost_rows: u64,
 }
 
-/// How a run has ended.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
-    /// The last that could be read.
+    /// The last counters that could be read.
     pub counters: LiveCounters,
-    /// What went wrong, before the end or at it.
+    /// The first error, during the run or at its end.
     pub failed: Option<String>,
 }
 
 impl LiveCounters {
-    /// What two workers, or two runs, have counted, as one.
+    /// The sum of two workers' or two runs' counters.
     pub fn and(self, other: Self) -> Self {
         let changed_queue = match (self.changed_queue, other.changed_queue) {
             (Some(one), Some(two)) => Some(one + two),
@@ -164,7 +164,7 @@ impl fmt::Debug for Plan {
 }
 
 impl Plan {
-    /// Refuses what a packet socket cannot do, and says who can.
+    /// Checks that a packet socket supports the plan. The error names the datapaths that do.
     fn check_socket(&self, name: &str) -> Result<(), Error> {
         if self.tap {
             return Err(Error::Plan(format!(
@@ -179,7 +179,7 @@ impl Plan {
         device::check_plan(name, self)
     }
 
-    /// Refuses a model where no program of the kernel would ask it.
+    /// Checks that the plan has no model, for datapaths without a kernel program to evaluate it.
     fn without_model(&self, name: &str) -> Result<(), Error> {
         if self.model.is_none() {
             return Ok(());
@@ -189,12 +189,12 @@ impl Plan {
         )))
     }
 
-    /// How many workers there are to be.
+    /// The number of workers.
     fn workers(&self, best: usize) -> usize {
         self.workers.map_or_else(|| best.max(1), NonZeroUsize::get)
     }
 
-    /// What one of so many workers is told: its part of the flows.
+    /// The options of one of several workers, with its share of the flow limit.
     fn part(&self, workers: usize) -> Options {
         let mut options = self.options.clone();
         options.limits.most_flows = (options.limits.most_flows / workers).max(1);
@@ -202,14 +202,14 @@ impl Plan {
     }
 }
 
-/// Half of the CPUs, as others handle what comes in; more than a few wait for each other.
+/// Half of the CPUs, because the others process incoming traffic. The number is capped, because more workers contend.
 fn half_the_cpus() -> usize {
     const MAX_ERRORS: usize = 4;
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     (cpus / 2).clamp(1, MAX_ERRORS)
 }
 
-/// The link type of frames from a device of this hardware type.
+/// The link type of frames from a device of this ARP hardware type.
 fn link_type(hardware: u16) -> u32 {
     const RAW: u32 = 101;
     if is_raw(hardware) {
@@ -219,9 +219,9 @@ fn link_type(hardware: u16) -> u32 {
     }
 }
 
-/// Whether frames of a device of this hardware type begin with their IP header.
+/// Whether the frames of a device with this hardware type begin with the IP header.
 fn is_raw(hardware: u16) -> bool {
-    /// Of linux/if_arp.h.
+    /// From linux/if_arp.h.
     const ARPHRD_RAWIP: u16 = 519;
     matches!(
         hardware,
@@ -235,7 +235,7 @@ fn is_raw(hardware: u16) -> bool {
     )
 }
 
-/// Refuses to steer, for a datapath that does not.
+/// Checks that the plan does not steer, for a datapath that does not support it.
 fn does_not_steer(name: &str, plan: &Plan) -> Result<(), Error> {
     if !plan.steer {
         return Ok(());
@@ -245,7 +245,7 @@ fn does_not_steer(name: &str, plan: &Plan) -> Result<(), Error> {
     )))
 }
 
-/// Refuses a wake-up that was asked for, where there is no ring of records.
+/// Checks that the plan sets no wake-up, for a datapath without a ring of records.
 fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
     does_not_steer(name, plan)?;
     if plan.wakeup == Wakeup::default() {
@@ -256,7 +256,7 @@ fn wakes_by_itself(name: &str, plan: &Plan) -> Result<(), Error> {
     )))
 }
 
-/// What every datapath that captures with a packet socket needs.
+/// The requirements of every datapath that captures with a packet socket.
 const CAPTURE: &[Requirement] = &[Requirement::Capabilities(&[Capability::NetRaw])];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The `tc-flow` datapath: `xdp-flow` at tc, for what this machine sends and for devices without XDP.
+//! The `tc-flow` datapath: `xdp-flow` at tc, for outgoing traffic and for devices without XDP.
 
 use datapath::{Datapath, Error, Missing};
 use netdev::attach::Direction as Side;

@@ -14,7 +14,7 @@ use super::group::{self, Member};
 use super::worker::{POLL_TIMEOUT, Workers};
 use super::{CAPTURE, Features, Plan, Running, half_the_cpus};
 
-/// 32 MiB: a tenth of a second of small packets at two million a second.
+/// 32 MiB: a tenth of a second of small packets at two million packets per second.
 const SHAPE: Shape = Shape {
     block: 1 << 20,
     blocks: 32,

@@ -1,4 +1,4 @@
-//! The thread that every live datapath has: take what arrives, keep time, tell, end in order.
+//! The thread of every live datapath: takes frames, runs timers, publishes counters and finishes in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,25 +10,25 @@ use netdev::Netlink;
 
 use super::{Features, LiveCounters, Plan, RunSummary};
 
-/// What a worker drives. Errors are words for whoever runs the datapath.
+/// The part of a datapath that a worker drives. Errors are messages for the user.
 pub(super) trait Capturing: Send + 'static {
-    /// Takes what has arrived; waits for it, but no longer than [`POLL_TIMEOUT`]. Whether there was
-    /// anything.
+    /// Takes the frames that have arrived. Waits for them, but no longer than [`POLL_TIMEOUT`]. Returns whether any
+    /// arrived.
     fn take(&mut self) -> Result<bool, String>;
 
-    /// Exports what has ended before this time.
+    /// Exports the flows that have ended before this time.
     fn tick(&mut self, now_ns: i64) -> Result<(), String>;
 
-    /// Counted since the start.
+    /// The counters since the start.
     fn counters(&mut self) -> Result<LiveCounters, String>;
 
-    /// Exports what is left, and completes the output.
+    /// Exports the remaining flows and completes the output.
     fn finish(self) -> (LiveCounters, Result<(), String>);
 }
 
-/// The longest wait for a packet: a stop is noticed after it.
+/// The longest wait for a packet, and thus the longest delay of a stop.
 pub(super) const POLL_TIMEOUT: Duration = Duration::from_millis(100);
-/// Between two looks at flows that may have ended by time alone.
+/// The interval between checks for flows that have timed out.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The workers of a started datapath.
@@ -39,7 +39,7 @@ pub(super) struct Workers {
     shared: Vec<Arc<Shared>>,
 }
 
-/// What a worker tells.
+/// The state that a worker publishes.
 #[derive(Debug, Default)]
 struct Shared {
     counters: Mutex<LiveCounters>,
@@ -47,7 +47,7 @@ struct Shared {
 }
 
 impl Workers {
-    /// Starts a worker for each, under names that tools show. They end when the device is deleted.
+    /// Starts one worker thread for each item, under names that tools show. The workers end when the device is deleted.
     pub(super) fn start<C: Capturing>(
         name: &str,
         ifindex: u32,
@@ -79,7 +79,7 @@ impl Workers {
     fn end(&mut self) -> RunSummary {
         self.stop.store(true, Ordering::Relaxed);
         for (thread, shared) in self.threads.drain(..).zip(&self.shared) {
-            // The counters of a worker that panicked stand as they were.
+            // The last published counters of a worker that panicked are used.
             if thread.join().is_err() {
                 shared.fail("a worker panicked".to_owned());
             }
@@ -126,7 +126,7 @@ impl Drop for Workers {
 }
 
 impl Shared {
-    /// The first failure stands.
+    /// Records an error, unless there already is one.
     fn fail(&self, why: String) {
         lock(&self.failed).get_or_insert(why);
     }
@@ -141,7 +141,7 @@ struct Worker<C> {
 
 impl<C: Capturing> Worker<C> {
     fn run(mut self) {
-        // Told at once: finishing waits for the other workers, which do not end by themselves.
+        // Publish the error before finishing, which waits for the other workers: they do not end by themselves.
         if let Err(why) = self.capture() {
             self.shared.fail(why);
         }
@@ -162,7 +162,7 @@ impl<C: Capturing> Worker<C> {
             if now - tick >= nanoseconds(TICK) {
                 tick = now;
                 self.find_device()?;
-                // What was stamped before now may still wait in the source.
+                // Frames stamped before now may still be in the source, so the tick lags by one interval.
                 self.capturing.tick(now - nanoseconds(TICK))?;
                 *lock(&self.shared.counters) = self.capturing.counters()?;
             }
@@ -170,7 +170,7 @@ impl<C: Capturing> Worker<C> {
         self.drain()
     }
 
-    /// When a device is deleted, programs in the kernel and rings report nothing: it is as if no packet came.
+    /// Fails if the device was deleted. Rings and kernel programs do not report this: packets merely stop arriving.
     fn find_device(&self) -> Result<(), String> {
         let link = Netlink::new().and_then(|mut netlink| netlink.link_by_index(self.ifindex));
         match link {
@@ -179,8 +179,8 @@ impl<C: Capturing> Worker<C> {
         }
     }
 
-    /// A device goes down before it is deleted, and a socket reports that it is down. Waits until it is known whether
-    /// the device is deleted as well.
+    /// A device goes down before it is deleted, and a socket only reports that it is down. Waits until it is clear
+    /// whether the device is deleted as well.
     fn explain(&self, why: String) -> Result<(), String> {
         let deadline = Instant::now() + TICK;
         while Instant::now() < deadline {
@@ -190,7 +190,7 @@ impl<C: Capturing> Worker<C> {
         Err(why)
     }
 
-    /// What has arrived before the stop is still taken, unless it never ends.
+    /// Takes the frames that arrived before the stop, for a limited time.
     fn drain(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + TICK;
         while self.capturing.take()? && Instant::now() < deadline {}
@@ -217,7 +217,7 @@ mod tests {
 
     const LOOPBACK: u32 = 1;
 
-    /// Goes wrong where it is told to.
+    /// Fails as configured.
     struct Faulty {
         takes: Result<bool, String>,
         finishes: Result<(), String>,

@@ -1,5 +1,5 @@
-//! The `xdp-flow` datapath: flows are counted in the kernel, and only what has ended comes up here.
-//! `xdp-generic` is the same for devices whose driver knows no XDP.
+//! The `xdp-flow` datapath: flows are counted in the kernel, and only ended flows reach userspace. `xdp-generic` is
+//! the same for devices whose driver does not support XDP.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::worker::{Capturing, Workers};
 use super::{Features, LiveCounters, Plan, Running};
 use crate::kernel::FlowPlane;
 
-/// How long a look at the tables may take: packets wait for none of it, the ring does.
+/// The time limit of a sweep. It does not delay packets, but the ring is not read in the meantime.
 const SWEEP: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +45,12 @@ impl Datapath<Features> for XdpFlow {
     }
 }
 
-/// What the kernel's flows become, wherever its programs see frames.
+/// Exports the flows counted in the kernel, for any hook.
 #[derive(Debug)]
 pub(super) struct Flows {
     plane: FlowPlane,
     work: PlaneWork,
-    /// A frame in XDP has come by a queue; what leaves has none yet.
+    /// Whether frames have a queue: they do in XDP, but outgoing frames do not have one yet.
     knows_queues: bool,
     _promiscuous: Option<Promiscuous>,
 }

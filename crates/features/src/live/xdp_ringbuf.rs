@@ -1,4 +1,4 @@
-//! The `xdp-ringbuf` datapath: the kernel reads headers and records each packet, flows are kept here.
+//! The `xdp-ringbuf` datapath: the kernel parses headers and records each packet, and userspace keeps the flows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,9 +14,9 @@ use super::{Features, LiveCounters, Plan, Running, half_the_cpus};
 use crate::kernel::{Account, PacketPlane, PacketRings, Settings, Wakeup};
 use crate::pipeline::{FlowPipeline, Stage as _};
 
-/// A packet this young may be overtaken by one that another CPU is just writing.
+/// A packet younger than this may have a predecessor that another CPU is still writing.
 const YOUNG_NS: i64 = 1_000_000;
-/// The kernel makes no smaller ring on any architecture.
+/// The smallest ring that the kernel creates on any architecture.
 const MIN_RING: u32 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Datapath<Features> for XdpRingbuf {
         let readers = u32::try_from(workers).unwrap_or(u32::MAX);
         let settings = Settings {
             readers,
-            // Together they have the memory of one, or up to twice that.
+            // Together the rings have the memory of one ring, or up to twice as much.
             ring_bytes: (settings.ring_bytes / readers)
                 .next_power_of_two()
                 .max(MIN_RING),
@@ -71,11 +71,11 @@ impl Datapath<Features> for XdpRingbuf {
     }
 }
 
-/// What the workers have in common.
+/// State shared by the workers.
 #[derive(Debug)]
 struct Shared {
     plane: Mutex<PacketPlane>,
-    /// Packets in rows, of all workers.
+    /// Packets in rows, summed over all workers.
     exported: AtomicU64,
     _promiscuous: Option<Promiscuous>,
 }
@@ -86,19 +86,19 @@ impl Shared {
     }
 }
 
-/// A worker's part of the flows.
+/// A worker's share of the flows.
 #[derive(Debug)]
 struct Records {
     shared: Arc<Shared>,
     rings: PacketRings,
     pipeline: FlowPipeline,
-    /// Whether this one tells what the kernel has counted, which is no worker's alone.
+    /// Whether this worker reports the kernel's counters, which belong to no single worker.
     tells: bool,
-    /// Packets in rows, as the others know.
+    /// Packets in rows that this worker has added to the shared sum.
     exported: u64,
-    /// As it was last read.
+    /// The account when it was last read.
     account: Account,
-    /// What is younger waits in its ring.
+    /// Packets younger than this stay in their rings.
     young_ns: i64,
 }
 

@@ -1,8 +1,8 @@
-//! What a model's classes are called, and what becomes of their packets in the kernel.
+//! A model's classes, and the kernel's actions for their packets.
 
 use serde::{Deserialize, Serialize};
 
-/// What a model tells apart.
+/// A class of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Entry", into = "Entry")]
 pub struct Class {
@@ -10,18 +10,18 @@ pub struct Class {
     pub action: Action,
 }
 
-/// What becomes of a flow's packets once its class is known.
+/// The action for a flow's packets once its class is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// They go on.
+    /// The packets pass.
     #[default]
     Pass,
     Drop,
-    /// One in so many goes on, the others are dropped.
+    /// One in `one_in` packets passes, and the others are dropped.
     Sample {
         one_in: u16,
     },
-    /// They go on with this DSCP.
+    /// The packets pass with this DSCP.
     Mark {
         dscp: u8,
     },
@@ -31,7 +31,7 @@ pub enum Action {
 pub const ACTIONS: [&str; 4] = ["pass", "drop", "sample", "mark"];
 
 impl Action {
-    /// In `ACTIONS`.
+    /// The index in `ACTIONS`.
     pub fn number(self) -> usize {
         match self {
             Self::Pass => 0,
@@ -46,7 +46,7 @@ impl Action {
     }
 }
 
-/// As files have it.
+/// The form in files.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {

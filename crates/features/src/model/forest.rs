@@ -1,51 +1,51 @@
-//! Trees as they were trained: splits in floating point, and how the program that trained them asks.
+//! Trees as trained: floating-point splits, with the comparison of the training program.
 
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 
-/// A classifier of trees.
+/// A classifier made of trees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
-    /// How it calls its inputs, in order; none where it has no names for them.
+    /// The names of the inputs, in order; `None` if the model has none.
     pub names: Option<Vec<String>>,
     pub inputs: usize,
-    /// How it calls its classes, where it has names for them.
+    /// The names of the classes; `None` if the model has none.
     pub labels: Option<Vec<String>>,
     pub classes: usize,
     pub compare: Compare,
     pub link: Link,
-    /// What each output is before any tree adds to it. Two classes have one output, for the second.
+    /// The initial value of each output. For two classes there is one output, for the second class.
     pub base: Vec<f64>,
     pub trees: Vec<Tree>,
 }
 
-/// How a value is held against a threshold.
+/// The comparison of a value with a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// Left where `single(value) <= threshold`: scikit-learn.
+    /// Left if `single(value) <= threshold`: scikit-learn.
     SingleAtMost,
-    /// Left where `single(value) < single(threshold)`: XGBoost.
+    /// Left if `single(value) < single(threshold)`: XGBoost.
     SingleBelow,
-    /// Left where `value <= threshold`: LightGBM, and scikit-learn's histogram trees.
+    /// Left if `value <= threshold`: LightGBM, and scikit-learn's histogram trees.
     DoubleAtMost,
 }
 
-/// What makes probabilities of the outputs' sums. All are monotone: decisions are made on sums.
+/// Converts the sums of the outputs to probabilities. All are monotone, so decisions are made on sums.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
-    /// Divided by the number of trees.
+    /// The sum divided by the number of trees.
     Mean(u32),
-    /// `1 / (1 + exp(-slope * sum))`, of each output alone.
+    /// `1 / (1 + exp(-slope * sum))`, for each output separately.
     Sigmoid(f64),
     Softmax,
 }
 
-/// Nodes, the root first.
+/// The nodes, root first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// The output that a leaf's first value is added to.
+    /// The output to which a leaf's first value is added.
     pub output: usize,
     pub nodes: Vec<Node>,
 }
@@ -53,7 +53,7 @@ pub struct Tree {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     Split(Split),
-    /// For one output, or for all.
+    /// The values for one output, or for all outputs.
     Leaf(Vec<f64>),
 }
 
@@ -66,16 +66,16 @@ pub struct Split {
     pub right: usize,
 }
 
-/// Where a value goes that is missing.
+/// The direction of a missing value at a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The model was never told.
+    /// The model does not define a direction.
     Unknown,
     Left,
     Right,
-    /// It is taken for zero.
+    /// A missing value counts as zero.
     Zero,
-    /// So is zero, and both go left.
+    /// Zero counts as missing, and both go left.
     ZeroLeft,
     ZeroRight,
 }
@@ -121,7 +121,7 @@ impl Link {
 }
 
 impl Forest {
-    /// Says what is wrong where the trees do not hang together: after it every walk ends at a leaf.
+    /// Checks the structure of the trees. After it, every walk ends at a leaf. The error describes the defect.
     pub fn check(&self) -> Result<(), String> {
         let outputs = self.base.len();
         if outputs != outputs_of(self.classes) {
@@ -145,13 +145,13 @@ impl Forest {
     }
 }
 
-/// One for two classes: the second's.
+/// The number of outputs: one for two classes, which belongs to the second.
 pub(super) fn outputs_of(classes: usize) -> usize {
     if classes == 2 { 1 } else { classes }
 }
 
-/// The same, of a file with so many trees. A file may claim any number of classes, and each output takes
-/// memory: no training program saves an output that no tree adds to.
+/// The number of outputs, for a file with `trees` trees. A file may claim any number of classes, and each output needs
+/// memory. Training programs save no output without trees, so a larger number is rejected.
 pub(super) fn outputs_of_trees(classes: usize, trees: usize) -> Result<usize, Error> {
     let outputs = outputs_of(classes);
     if outputs > trees.max(1) {

@@ -1,53 +1,53 @@
-//! Trees in integers: what userspace and the kernel evaluate, with equal results.
+//! Integer trees, which userspace and the kernel evaluate with equal results.
 //!
-//! Inputs are 64-bit integers, thresholds lie between them, leaves are fixed-point numbers with one
-//! scale. Sums are exact, so the order of the trees means nothing.
+//! Inputs are 64-bit integers, thresholds lie between them, and leaves are fixed-point numbers with a common scale. The
+//! sums are exact, so the order of the trees does not matter.
 
 use serde::{Deserialize, Serialize};
 
-/// An input that is not there.
+/// The value of a missing input.
 pub const MISSING: i64 = i64::MIN;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IntegerForest {
-    /// A number n of these integers is n / 2^scale.
+    /// An integer n represents n / 2^scale.
     pub scale: u32,
     pub base: Vec<i64>,
-    /// Of two classes, it is the second where the sum is above.
+    /// With two classes, a sum above this is the second class.
     pub bound: i64,
     pub trees: Vec<IntegerTree>,
-    /// What leaves add, each for as many outputs as its tree says.
+    /// The values that leaves add. Each leaf has as many as its tree has outputs.
     pub values: Vec<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IntegerTree {
-    /// The outputs that its leaves add to.
+    /// The first output to which its leaves add.
     pub output: u32,
     pub width: u32,
     pub nodes: Vec<IntegerNode>,
 }
 
-/// Children come after their parents: every walk ends.
+/// Children are stored after their parents, so every walk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub enum IntegerNode {
     Split {
         input: u32,
-        /// What is at most this goes left.
+        /// Values up to this one go left.
         threshold: i64,
         missing_left: bool,
         left: u32,
         right: u32,
     },
-    /// Where its values start.
+    /// The index of its values.
     Leaf(u32),
 }
 
 impl IntegerForest {
-    /// The class of these inputs, and the outputs' sums by which it is that.
+    /// Returns the class of these inputs, and stores the sums of the outputs in `sums`.
     pub fn decide(&self, inputs: &[i64], sums: &mut Vec<i64>) -> usize {
         sums.clear();
         sums.extend_from_slice(&self.base);
@@ -61,7 +61,7 @@ impl IntegerForest {
         self.class(sums)
     }
 
-    /// The class that these sums of the outputs mean.
+    /// The class for these sums of the outputs.
     pub(crate) fn class(&self, sums: &[i64]) -> usize {
         match sums {
             [sum] => usize::from(*sum > self.bound),
@@ -69,7 +69,7 @@ impl IntegerForest {
         }
     }
 
-    /// Splits on the longest way from a root to a leaf.
+    /// The number of splits on the longest path from a root to a leaf.
     pub fn depth(&self) -> usize {
         self.trees.iter().map(IntegerTree::depth).max().unwrap_or(0)
     }
@@ -78,7 +78,7 @@ impl IntegerForest {
         self.trees.iter().map(|tree| tree.nodes.len()).sum()
     }
 
-    /// Says what is wrong where it could not be evaluated.
+    /// Checks that the trees can be evaluated. The error describes the defect.
     pub(super) fn check(&self, inputs: usize) -> Result<(), String> {
         for tree in &self.trees {
             let end = index(tree.output) + index(tree.width);
@@ -137,7 +137,7 @@ impl IntegerTree {
         self.nodes.iter().filter(leaf).count()
     }
 
-    /// Where the values of the leaf start that these inputs lead to.
+    /// The index of the values of the leaf for these inputs.
     fn leaf(&self, inputs: &[i64]) -> usize {
         let mut at = 0;
         loop {

@@ -1,4 +1,4 @@
-//! `model.toml`: what a model's inputs are, and what its classes mean.
+//! `model.toml`: the definitions of a model's inputs and classes.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{Class, Column, Error, FORMAT, Model, Onnx, Packets, import, known};
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
     name: String,
-    /// The file that the training has saved, beside the manifest: this one, or `onnx`.
+    /// The file saved by the training program, beside the manifest. Either this or `onnx` is present.
     trees: Option<String>,
     onnx: Option<String>,
     /// The schema that the columns are of.
@@ -39,7 +39,7 @@ enum Entry {
 #[serde(deny_unknown_fields)]
 struct ColumnDefault {
     id: String,
-    /// What the training put where there was no value.
+    /// The value that the training used for missing values.
     null: Option<i64>,
 }
 
@@ -48,7 +48,7 @@ impl Manifest {
         toml::from_str(text).map_err(|error| Error::model(&one_line(&error.to_string())))
     }
 
-    /// Whether it names a model in ONNX.
+    /// Whether the manifest names a model in ONNX.
     pub(super) fn is_onnx(&self) -> bool {
         self.onnx.is_some()
     }
@@ -82,7 +82,7 @@ impl Manifest {
         })
     }
 
-    /// What it says of a model in ONNX.
+    /// The contents of a manifest for a model in ONNX.
     pub(super) fn onnx(self, folder: &Path) -> Result<Onnx, Error> {
         let Some(file) = self.onnx.as_ref().filter(|_| self.trees.is_none()) else {
             return Err(Error::model("names neither trees nor onnx, or both"));
@@ -166,7 +166,7 @@ impl Manifest {
             )));
         }
         for (class, label) in self.classes.iter().zip(forest.labels.iter().flatten()) {
-            // Numbers are a training's own; names are for people, and mean something.
+            // Numeric labels are specific to a training run, but names carry meaning and must match.
             if label.parse::<f64>().is_err() && *label != class.name {
                 return Err(Error::model(&format!(
                     "class {} is called {label} in {trees}: give the classes in its order",

@@ -64,12 +64,12 @@ pub struct Column {
     /// Schema and name: the definition.
     pub id: String,
     pub quantity: Quantity,
-    /// What stands for a value that is null; by default the trees know where it goes.
+    /// The value used for null; by default the trees define its direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub null: Option<i64>,
 }
 
-/// What a manifest says of a model in ONNX.
+/// The contents of a manifest for a model in ONNX.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Onnx {
     pub name: String,
@@ -100,7 +100,7 @@ impl Default for Packets {
     }
 }
 
-/// Why there is no model, or no score.
+/// The reason that a model could not be loaded, or rows could not be scored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{path}: {source}")]

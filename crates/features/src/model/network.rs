@@ -1,4 +1,4 @@
-//! A model in ONNX, evaluated by `lowroad-onnx`, and asked about rows.
+//! A model in ONNX. `lowroad-onnx` evaluates it on rows.
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
@@ -7,7 +7,7 @@ use onnx_protocol::{Column as Input, Evaluator, LoadError, Model, PROGRAM, Score
 use super::{Error, Onnx, Places, Quantity, Scores, Search, places};
 use crate::sink::Scorer;
 
-/// A model that fits its manifest, with the process that evaluates it.
+/// A model that fits its manifest, and the process that evaluates it.
 #[derive(Debug)]
 pub struct Network {
     onnx: Onnx,
@@ -15,7 +15,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Has the file loaded that a manifest names, and refuses what does not fit.
+    /// Loads the file that a manifest names, and checks that it fits the manifest.
     pub fn load(onnx: Onnx, search: &Search) -> Result<Self, Error> {
         let path = onnx.file.clone();
         let evaluator = Evaluator::load(search, model(&onnx)).map_err(|error| match error {
@@ -32,17 +32,17 @@ impl Network {
         })
     }
 
-    /// What the manifest says.
+    /// The contents of the manifest.
     pub fn onnx(&self) -> &Onnx {
         &self.onnx
     }
 
-    /// Operators that are evaluated for each batch.
+    /// The number of operators that are evaluated per batch.
     pub fn operators(&self) -> usize {
         self.evaluator.operators()
     }
 
-    /// Asks it about rows of this schema.
+    /// Creates a scorer for rows of this schema.
     pub fn scorer(self, rows: &Schema) -> Result<NetworkScorer, Error> {
         Ok(NetworkScorer {
             places: places(&self.onnx.name, &self.onnx.columns, rows)?,
@@ -62,7 +62,7 @@ fn model(onnx: &Onnx) -> Model {
     Model::new(&onnx.file, columns, onnx.has_nulls, classes, onnx.threshold)
 }
 
-/// A model and where its columns are.
+/// A model with the positions of its columns.
 #[derive(Debug)]
 pub struct NetworkScorer {
     network: Network,

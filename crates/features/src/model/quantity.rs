@@ -1,21 +1,21 @@
-//! A column's values as integers in their own order.
+//! Converts a column's values to integers in the same order.
 
 use serde::{Deserialize, Serialize};
 
 use super::integer::MISSING;
 
-/// How a column's values become the integers that trees compare.
+/// The conversion of a column's values to the integers that trees compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
-    /// The value itself; what is beyond 63 bits is the greatest there is.
+    /// The value itself, saturated at 63 bits.
     Integer,
-    /// A double's place in the order of all doubles, so that nothing is rounded.
+    /// The rank of a double among all doubles, so that nothing is rounded.
     Double,
 }
 
 impl Quantity {
-    /// Of a column of this type, as schemas call types; none where it is no number.
+    /// The quantity for a column of this type, as named in schemas; `None` if the type is not numeric.
     pub fn of(kind: &str) -> Option<Self> {
         match kind {
             "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" | "bool" => {
@@ -31,7 +31,7 @@ impl Quantity {
         double(value)
     }
 
-    /// The number that an integer stands for, as a model in floating point gets it.
+    /// The number for an integer, as passed to a floating-point model.
     #[expect(
         clippy::cast_precision_loss,
         reason = "models get integers in double precision"
@@ -43,7 +43,7 @@ impl Quantity {
         }
     }
 
-    /// The integer as people read the column.
+    /// The integer in the form of the column's values.
     pub fn format(self, value: i64) -> String {
         match self {
             Self::Integer => value.to_string(),
@@ -51,7 +51,7 @@ impl Quantity {
         }
     }
 
-    /// The least and the greatest integer that a value can be.
+    /// The minimum and maximum integer of a value.
     pub(super) fn range(self) -> (i64, i64) {
         match self {
             Self::Integer => (MISSING + 1, i64::MAX),
@@ -60,7 +60,7 @@ impl Quantity {
     }
 }
 
-/// A double's place in the order of all doubles.
+/// The rank of a double among all doubles.
 pub(super) fn double(value: f64) -> i64 {
     if value.is_nan() {
         MISSING
@@ -69,7 +69,7 @@ pub(super) fn double(value: f64) -> i64 {
     }
 }
 
-/// Negative doubles grow with their bits as unsigned numbers do: turned round, all are in order.
+/// The bits of negative doubles grow in the reverse order, so they are inverted.
 fn flip(bits: i64) -> i64 {
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }

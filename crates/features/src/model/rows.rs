@@ -1,4 +1,4 @@
-//! Rows in, classes and scores out.
+//! Computes classes and scores for rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -12,11 +12,11 @@ use super::integer::MISSING;
 use super::quantity::double;
 use super::{Column, Error, Model, Quantity};
 
-/// Where a model's columns are in rows of one schema.
+/// The positions of a model's columns in rows of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places(Vec<usize>);
 
-/// For each row, its class and how probable that is; NaN where a model in floating point has no answer.
+/// The class of each row and its probability; NaN if a floating-point model has no result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     pub classes: Vec<usize>,
@@ -24,7 +24,7 @@ pub struct Scores {
 }
 
 impl Model {
-    /// The class of each row, which must be of the schema that the places are of.
+    /// Computes the class of each row. The rows must have the schema of `places`.
     pub fn score(&self, places: &Places, rows: &RecordBatch) -> Scores {
         let inputs: Vec<Vec<i64>> = places.integers(&self.columns, rows).collect();
         let mut scores = Scores::default();
@@ -39,7 +39,7 @@ impl Model {
         scores
     }
 
-    /// How probable the model takes a class to be, given its outputs' sums.
+    /// The probability of a class, given the sums of the outputs.
     pub fn probability(&self, sums: &[i64], class: usize) -> f64 {
         let unit = (-f64::from(self.forest.scale)).exp2();
         let number = |sum: &i64| Quantity::Integer.number(*sum) * unit;
@@ -53,7 +53,7 @@ impl Model {
 }
 
 impl Places {
-    /// A model's columns in rows, as models in floating point get them: NaN is no value.
+    /// The model's columns in rows, as floating-point models receive them: NaN is a missing value.
     pub fn numbers(
         &self,
         columns: &[Column],
@@ -76,7 +76,7 @@ impl Places {
     }
 }
 
-/// Finds a model's columns among a schema's, by what they mean.
+/// Finds a model's columns in a schema by their definitions.
 pub fn places(model: &str, columns: &[Column], schema: &Schema) -> Result<Places, Error> {
     let places = columns.iter().map(|column| column.place(model, schema));
     Ok(Places(places.collect::<Result<_, Error>>()?))
@@ -115,7 +115,7 @@ impl Column {
         ))
     }
 
-    /// As the trees compare them.
+    /// The integers that the trees compare.
     fn integers(&self, values_of: &dyn Array) -> Vec<i64> {
         let mut values = values(values_of);
         let Some(null) = self.null else {

@@ -1,4 +1,4 @@
-//! Reads in network order from the front of a slice; what is not there is `None`.
+//! Reads from the front of a slice in network byte order. Reading beyond the end returns `None`.
 
 /// The bytes not read yet.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ impl<'a> Cursor<'a> {
         Some(u32::from_be_bytes(bytes.try_into().ok()?))
     }
 
-    /// A number of one, two, four or eight bytes, as its first two bits say (RFC 9000, 16).
+    /// A variable-length integer of one, two, four or eight bytes (RFC 9000, 16).
     pub(super) fn varint(&mut self) -> Option<u64> {
         let first = self.u8()?;
         let more = (1_usize << (first >> 6)) - 1;
@@ -34,20 +34,20 @@ impl<'a> Cursor<'a> {
         Some(bytes.iter().fold(u64::from(first & 0x3f), push))
     }
 
-    /// What a length of one byte announces.
+    /// The bytes after a length of one byte.
     pub(super) fn vector8(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;
         self.take(length.into())
     }
 
-    /// What a length of two bytes announces.
+    /// The bytes after a length of two bytes.
     pub(super) fn vector16(&mut self) -> Option<&'a [u8]> {
         let length = self.u16()?;
         self.take(length.into())
     }
 }
 
-/// Numbers of two bytes, one after the other; an odd byte at the end is no number.
+/// The two-byte numbers in a slice. An odd byte at the end is ignored.
 pub(super) fn numbers(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes
         .as_chunks()

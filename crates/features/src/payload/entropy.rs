@@ -1,18 +1,18 @@
-//! Shannon entropy of a payload: of the frequencies of its bytes, in bits per byte.
+//! Shannon entropy of a payload's byte frequencies, in bits per byte.
 
 use std::sync::LazyLock;
 
-/// Counts below have their n log2 n in a table of 2 KiB; few bytes of a packet occur more often.
+/// Counts below this have a precomputed n log2 n, in a table of 2 KiB. Few byte values occur more often in a packet.
 const TABLE: usize = 256;
-/// Counters side by side: a byte that repeats would wait for its own last increment.
+/// The number of parallel counters. With a single one, a repeated byte would wait for its previous increment.
 const LANES: usize = 4;
-/// What rounding may take from an entropy that is a whole number of steps.
+/// The tolerance for rounding errors of an entropy that is a whole number of steps.
 const ROUNDING: f64 = 1e-9;
 
 static N_LOG_N: LazyLock<[f64; TABLE]> =
     LazyLock::new(|| std::array::from_fn(|n| n_log_n(n as f64)));
 
-/// From 0 (one value only) to 8 (every value as often); of no bytes there is none.
+/// The entropy, from 0 (one value only) to 8 (all values equally often); `None` for an empty payload.
 pub fn bits_per_byte(payload: &[u8]) -> Option<f64> {
     if payload.is_empty() {
         return None;
@@ -37,7 +37,7 @@ pub fn scaled(bits_per_byte: f64) -> u8 {
     (bits_per_byte * 32.0 + ROUNDING) as u8
 }
 
-/// How often each of the 256 values occurs.
+/// The number of occurrences of each of the 256 values.
 fn counts(payload: &[u8]) -> impl Iterator<Item = usize> {
     let mut lanes = [[0_usize; 256]; LANES];
     let (groups, rest) = payload.as_chunks::<LANES>();

@@ -1,6 +1,6 @@
-//! What the first bytes of a payload tell: TLS client, also in QUIC, DNS name, entropy.
+//! Reads the first bytes of a payload: TLS ClientHello, also in QUIC, DNS name, entropy.
 //!
-//! It reads bytes and decides what they are; which payloads are worth a look, the flow decides.
+//! This module only interprets bytes. The flow decides which payloads are read.
 
 pub mod dns;
 pub mod entropy;

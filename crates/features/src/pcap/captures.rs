@@ -1,5 +1,5 @@
-//! Captures that are read one after the other as if they were one. A capture that is damaged is remembered with
-//! its error, and the next one follows.
+//! Reads several captures in sequence as if they were one. A damaged capture is recorded with its error, and reading
+//! continues with the next one.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use super::follow::Rotation;
 /// The bytes of a capture.
 pub type Input<'a> = Box<dyn Read + Send + 'a>;
 
-/// A capture, opened when its turn comes.
+/// A capture, opened when it is next in the sequence.
 pub(super) type OpenResult<'a> = (Option<PathBuf>, io::Result<Input<'a>>);
 
 /// Captures in the order in which they are read.
@@ -23,7 +23,7 @@ pub struct Captures<'a> {
     current: Option<Current<'a>>,
     begun: u64,
     damaged: Vec<Damage>,
-    /// Of a rotation: set to end with what is there.
+    /// For a rotation: set to stop waiting for new files.
     end: Option<&'a AtomicBool>,
 }
 
@@ -35,7 +35,7 @@ struct Current<'a> {
 /// A capture that could not be read to its end.
 #[derive(Debug)]
 pub struct Damage {
-    /// None for a single input that the caller knows.
+    /// `None` for a single input that the caller knows.
     pub name: Option<PathBuf>,
     pub error: PcapError,
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Damage {
 }
 
 impl<'a> Captures<'a> {
-    /// One capture, whose name is left out of errors.
+    /// A single capture. Errors do not mention its name.
     pub fn one(input: impl Read + Send + 'a) -> Self {
         let input: Input<'a> = Box::new(input);
         Self::new(iter::once((None, Ok(input))))
@@ -64,8 +64,8 @@ impl<'a> Captures<'a> {
         }))
     }
 
-    /// The captures in a directory as a capture program writes them, in the order of their names, until `end` is
-    /// set: then those that are there are read as far as they go.
+    /// The captures in a directory that a capture program writes, in the order of their names. When `end` is set, the
+    /// existing files are read to their current ends.
     pub fn following(directory: &Path, end: &'a AtomicBool) -> Self {
         Self {
             end: Some(end),
@@ -73,7 +73,7 @@ impl<'a> Captures<'a> {
         }
     }
 
-    /// Whether more comes as it is captured.
+    /// Whether more data may arrive while it is read.
     pub(super) fn follows(&self) -> bool {
         self.end.is_some()
     }
@@ -88,12 +88,12 @@ impl<'a> Captures<'a> {
         }
     }
 
-    /// Reads the header of the first capture that has one; `false` if there is no such capture.
+    /// Reads the header of the first capture that has a valid one. Returns `false` if there is none.
     pub(super) fn begin(&mut self) -> bool {
         self.current.is_some() || self.advance()
     }
 
-    /// As [`Reader::read_block`], over the end of a capture.
+    /// Like [`Reader::read_block`], but continues with the next capture.
     pub(super) fn read_block(&mut self, into: &mut Block) -> bool {
         while self.begin() {
             let Some(current) = &mut self.current else {
@@ -118,7 +118,7 @@ impl<'a> Captures<'a> {
                 damage.error,
                 PcapError::Truncated { .. } | PcapError::Format
             );
-            // At the end, the last file may still be written.
+            // When the run is ended, the last file may still be incomplete.
             if is_incomplete && end.load(Ordering::Relaxed) {
                 return;
             }
@@ -141,7 +141,7 @@ impl<'a> Captures<'a> {
         false
     }
 
-    /// How many captures were begun, and those that could not be read to their end.
+    /// The number of captures that were begun, and those that could not be read to their end.
     pub(super) fn finish(self) -> (u64, Vec<Damage>) {
         (self.begun, self.damaged)
     }

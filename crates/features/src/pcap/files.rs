@@ -1,4 +1,4 @@
-//! Which files a list of names stands for: files, directories and patterns.
+//! Expands a list of names to files: names of files and directories, and patterns.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -13,11 +13,11 @@ use globset::{GlobBuilder, GlobMatcher};
 /// The most files of a run.
 const MAX_FILES: usize = 100_000;
 
-/// Ends of names that captures have, before those of [`COMPRESSION_SUFFIXES`].
+/// Suffixes of captures, in front of those in [`COMPRESSION_SUFFIXES`].
 const ENDINGS: [&str; 3] = [".pcap", ".pcapng", ".cap"];
 const COMPRESSION_SUFFIXES: [&str; 4] = [".gz", ".zst", ".xz", ".lz4"];
 
-/// Why names stand for no files.
+/// The reason that names could not be expanded to files.
 #[derive(Debug, thiserror::Error)]
 pub enum NoFiles {
     #[error("{}: {error}", path.display())]
@@ -80,7 +80,7 @@ pub(super) fn capture_names(directory: &Path) -> Result<Vec<OsString>, NoFiles> 
     Ok(names)
 }
 
-/// The captures in a directory, by their names.
+/// The captures in a directory, in the order of their names.
 fn in_directory(directory: &Path) -> Result<Vec<PathBuf>, NoFiles> {
     let names = capture_names(directory)?.into_iter();
     let paths = names.map(|name| directory.join(name));
@@ -105,7 +105,7 @@ fn names_in(directory: &Path) -> Result<Vec<OsString>, NoFiles> {
     Ok(names)
 }
 
-/// Whether a directory's file of this name is read.
+/// Whether a file in a directory has the name of a capture.
 fn is_capture(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_lowercase();
     if name.starts_with('.') {
@@ -115,12 +115,12 @@ fn is_capture(name: &OsStr) -> bool {
         .iter()
         .find_map(|ending| name.strip_suffix(ending))
         .unwrap_or(&name);
-    // tcpdump -C and -W put numbers behind the name.
+    // tcpdump -C and -W append numbers to the name.
     let plain = plain.trim_end_matches(|digit: char| digit.is_ascii_digit());
     ENDINGS.iter().any(|ending| plain.ends_with(ending))
 }
 
-/// A name without the ending of a compressed file.
+/// A name without the suffix of a compressed file.
 pub(super) fn uncompressed(name: &OsStr) -> &OsStr {
     let bytes = name.as_bytes();
     let plain = COMPRESSION_SUFFIXES.iter().find_map(|ending| {
@@ -130,7 +130,7 @@ pub(super) fn uncompressed(name: &OsStr) -> &OsStr {
     plain.map_or(name, OsStr::from_bytes)
 }
 
-/// The order of names: numbers in them by their value, so that 10 follows 9.
+/// Compares names. Numbers in them are compared by value, so that 10 follows 9.
 pub(super) fn by_name(one: &OsStr, other: &OsStr) -> Ordering {
     let (mut a, mut b) = (one.as_bytes(), other.as_bytes());
     while let (Some(first), Some(second)) = (a.first(), b.first()) {
@@ -150,7 +150,7 @@ pub(super) fn by_name(one: &OsStr, other: &OsStr) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| one.cmp(other))
 }
 
-/// The digits of the number that starts here, without leading zeros, and what follows.
+/// The digits of the number at the start, without leading zeros, and the remaining bytes.
 fn number(bytes: &[u8]) -> (&[u8], &[u8]) {
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
     let (digits, rest) = bytes.split_at(digits.count());
@@ -208,7 +208,7 @@ fn matcher(pattern: &Path, component: &OsStr) -> Result<GlobMatcher, NoFiles> {
     Ok(glob.compile_matcher())
 }
 
-/// What matches in a directory. As in a shell, a name that starts with a dot matches only a pattern that does.
+/// The matches in a directory. As in a shell, a name that starts with a dot requires a pattern that does.
 fn matches_in(
     directory: &Path,
     matcher: &GlobMatcher,
@@ -307,7 +307,7 @@ mod tests {
             files(&["day*/x.*"]).unwrap(),
             ["day1/x.pcap9", "day1/x.pcap10", "day2/x.pcap"]
         );
-        // A file that is named twice is read once, where it was named first.
+        // A file that is named twice is read once, at its first position.
         assert_eq!(
             files(&["day2/x.pcap", "day[12]/*"]).unwrap(),
             [

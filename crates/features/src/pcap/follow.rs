@@ -1,4 +1,4 @@
-//! The files of a rotation as they are written: each is read to its end, which has come once there is a next one.
+//! Reads the files of a rotation while they are written. A file ends when the next one exists and all bytes are read.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,20 +11,20 @@ use std::time::Duration;
 use super::captures::{Input, OpenResult};
 use super::files::{by_name, capture_names, uncompressed};
 
-/// Between two looks for more bytes or another file.
+/// The interval between checks for more bytes or another file.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The captures of a directory in the order of their names, those to come included.
+/// The existing and future captures of a directory, in the order of their names.
 #[derive(Debug)]
 pub(super) struct Rotation<'a> {
     directory: PathBuf,
     last: Option<OsString>,
-    /// Set to end with what is there.
+    /// Set to stop waiting for new files.
     end: &'a AtomicBool,
     failed: bool,
 }
 
-/// A file that grows until it has a successor.
+/// A file that may grow until the next file exists.
 #[derive(Debug)]
 struct Tail<'a> {
     file: File,
@@ -45,14 +45,14 @@ impl<'a> Rotation<'a> {
     }
 }
 
-/// The capture that follows the one of this name, if there is one yet.
+/// The first capture after the one with this name, if it exists yet.
 fn successor(directory: &Path, name: Option<&OsString>) -> io::Result<Option<OsString>> {
     let names = capture_names(directory).map_err(io::Error::other)?;
     // The compressed form of a capture is the same capture.
     let follows = |next: &OsString| {
         name.is_none_or(|name| by_name(uncompressed(next), uncompressed(name)).is_gt())
     };
-    // A pipe would be waited for, also beyond a signal.
+    // Opening a pipe would block, even after a signal.
     let is_file = |name: &OsString| {
         let found = fs::metadata(directory.join(name));
         found.map_or_else(
@@ -70,14 +70,14 @@ impl<'a> Iterator for Rotation<'a> {
 
     fn next(&mut self) -> Option<OpenResult<'a>> {
         while !self.failed {
-            // A file that comes after this question and before the next one may be left unread.
+            // Read before the check: a file created between the two may remain unread.
             let ends = self.end.load(Ordering::Relaxed);
             match successor(&self.directory, self.last.as_ref()) {
                 Ok(Some(name)) => {
                     let path = self.directory.join(&name);
                     self.last = Some(name.clone());
                     let file = match File::open(&path) {
-                        // The capture program has removed the oldest of its files.
+                        // The capture program has removed its oldest file.
                         Err(error) if error.kind() == ErrorKind::NotFound => continue,
                         file => file,
                     };
@@ -112,7 +112,7 @@ impl Read for Tail<'_> {
             if came > 0 || self.is_complete || into.is_empty() {
                 return Ok(came);
             }
-            // What was written between the last read and this question is still to be read.
+            // Bytes written between the last read and this check must still be read.
             self.is_complete = self.end.load(Ordering::Relaxed)
                 || successor(&self.directory, Some(&self.name))?.is_some();
             if !self.is_complete {

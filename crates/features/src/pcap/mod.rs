@@ -1,4 +1,4 @@
-//! The `pcap` datapath: captures, from the first record of the first to the last record of the last.
+//! The `pcap` datapath: reads captures from the first record of the first to the last record of the last.
 
 mod captures;
 mod files;
@@ -28,20 +28,20 @@ use crate::sink::{self, Sink};
 pub use captures::{Captures, Damage, Input};
 pub use files::{NoFiles, captures as capture_files};
 
-/// How far a run has come; read by whoever shows it, from another thread.
+/// The progress of a run, for a display in another thread.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub packets: AtomicU64,
-    /// Set to end the run early, with everything exported that was seen.
+    /// Set to end the run early. All flows seen so far are exported.
     pub stop: AtomicBool,
-    /// Set where the input ends by itself, as a file does: after the output has failed, the rest of the input
-    /// is read to count its packets.
+    /// Set if the input is finite, like a file. After an error of the output, the rest of the input is then read to
+    /// count its packets.
     pub counts_rest: AtomicBool,
-    /// What each worker has said last.
+    /// The latest report of each worker.
     told: Mutex<Vec<SoFar>>,
 }
 
-/// What a run has done until now.
+/// The counters of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoFar {
     pub counters: Counters,
@@ -50,7 +50,7 @@ pub struct SoFar {
 }
 
 impl Progress {
-    /// What all workers have done, each as it was after its last block.
+    /// The sum over all workers, each as of its last block.
     pub fn so_far(&self) -> SoFar {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.iter().copied().fold(SoFar::default(), SoFar::and)
@@ -80,31 +80,31 @@ impl SoFar {
     }
 }
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Summary {
     pub counters: Counters,
     pub rows: u64,
-    /// Rows that the sink did not take.
+    /// Rows that the sink did not accept.
     pub lost_rows: u64,
-    /// Captures that were begun.
+    /// The number of captures that were begun.
     pub captures: u64,
     /// The captures that could not be read to their end.
     pub damaged: Vec<Damage>,
-    /// Why writing ended before the end of the rows.
+    /// The error that ended writing before the last row.
     pub output: Option<sink::Error>,
-    /// It was stopped.
+    /// Whether the run was stopped.
     pub stopped: bool,
-    /// The input was read to its end; otherwise nothing is known of what followed.
+    /// Whether the input was read to its end. If not, the number of unread packets is unknown.
     pub ended: bool,
 }
 
-/// Why a run's rows are not those of the whole capture, or cannot be relied on.
+/// The reason that a run's rows are incomplete or unreliable.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error("{0}; the rows of what came before are complete")]
     Input(String),
-    /// There is nothing to make rows of.
+    /// No input is a capture.
     #[error("{0}")]
     NoCapture(String),
     #[error(
@@ -131,8 +131,8 @@ impl Classify for Fault {
 }
 
 impl Summary {
-    /// What is wrong with the rows, if anything is. A stop is no fault, nor is a reader of standard output that
-    /// has closed it.
+    /// Checks that the rows are complete and reliable. A stop is not a fault, and neither is a closed reader of
+    /// standard output.
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(why) = &self.output {
             if why.is_closed_pipe() {
@@ -166,7 +166,7 @@ impl Summary {
     }
 }
 
-/// The damaged captures that an error names.
+/// The maximum number of damaged captures listed in an error.
 const MAX_LISTED_FILES: usize = 8;
 
 impl Summary {
@@ -194,21 +194,21 @@ impl Summary {
     }
 }
 
-/// A run over captures, which are read as one: a flow goes on from one to the next.
+/// A run over captures that are read as one: a flow continues from one capture to the next.
 #[derive(Debug)]
 pub struct Run {
     pub options: Options,
     pub schema: &'static Schema,
 }
 
-/// Bytes of all files from which on several threads read them.
+/// The total file size in bytes from which several threads are used.
 const LARGE: u64 = 256 << 20;
-/// How long rows of a rotation that is followed wait for others while packets come.
+/// The maximum delay of rows in a followed rotation while packets arrive.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Beyond, whoever reads the file could not keep them busy.
+/// The maximum number of threads. The thread that reads the file could not supply more.
 const MAX_THREADS: usize = 8;
 
-/// As many threads as were asked for, or are worth while: more take less time, but not less work.
+/// The number of threads: as requested, or as appropriate for the files. More threads reduce the time, not the work.
 pub fn threads(asked: Option<NonZeroU32>, files: &[PathBuf]) -> NonZeroU32 {
     if let Some(asked) = asked {
         return asked;
@@ -227,12 +227,12 @@ pub fn threads(asked: Option<NonZeroU32>, files: &[PathBuf]) -> NonZeroU32 {
 }
 
 impl Run {
-    /// Rows in Arrow's terms.
+    /// The Arrow schema of the rows.
     pub fn arrow_schema(&self) -> SchemaRef {
         crate::arrow_schema(self.schema, &self.options)
     }
 
-    /// Reads a capture to its end, its first broken record, or a stop, and writes every row.
+    /// Reads a capture to its end, its first broken record, or a stop. Writes all rows.
     pub fn run(
         &self,
         input: impl Read + Send,
@@ -242,7 +242,7 @@ impl Run {
         self.run_recorded(Captures::one(input), sink, None, progress)
     }
 
-    /// The same of several captures, and the frames whose packets make rows are recorded.
+    /// Like [`Self::run`] for several captures. Also records the frames whose packets make rows.
     pub fn run_recorded(
         &self,
         mut captures: Captures<'_>,
@@ -259,7 +259,7 @@ impl Run {
         summary(work.finish(), captures, ended, rest, progress)
     }
 
-    /// The same by so many workers: the same rows in another order.
+    /// Like [`Self::run`] with several workers. The rows are the same, but in another order.
     pub fn run_on(
         &self,
         workers: NonZeroU32,
@@ -278,7 +278,7 @@ impl Run {
     }
 }
 
-/// What is no capture leaves an output alone.
+/// Without a capture, the output is left unchanged.
 fn not_begun(mut sink: Box<dyn Sink>, captures: Captures<'_>) -> Summary {
     sink.abandon();
     let (captures, damaged) = captures.finish();
@@ -316,8 +316,8 @@ fn summary(
     }
 }
 
-/// Takes every frame until there is none, the output takes no more, or a stop. Whether there are no more, and what
-/// was counted without being taken.
+/// Reads frames until the input ends, the output fails, or the run is stopped. Returns whether the input ended, and the
+/// counters of frames that were only counted.
 fn frames(
     captures: &mut Captures<'_>,
     progress: &Progress,
@@ -331,8 +331,7 @@ fn frames(
     (ended, rest)
 }
 
-/// Counts the frames that follow once the output has failed, if the input ends by itself; whether there are no
-/// more.
+/// Counts the remaining frames after the output has failed, if the input is finite. Returns whether the input ended.
 fn count_rest(captures: &mut Captures<'_>, progress: &Progress, rest: &mut InputCounters) -> bool {
     let mut block = Block::new();
     while progress.counts_rest.load(Ordering::Relaxed) && !progress.stop.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
-//! Several workers on one capture. Who reads it hands each frame to the worker whose flows it can be in,
-//! and says when to look for flows that time has ended: all workers at the same frame, and at the same
-//! times as one alone would. So the rows are the same, whoever makes them.
+//! Reads one capture with several workers. The reader assigns each frame to the worker that holds its flow, and
+//! schedules the sweeps for ended flows. All workers sweep at the same frames and times as a single one would, so the
+//! rows do not depend on the number of workers.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use crate::extractor::{Done, Horizon, RowExtractor};
 use crate::options::Options;
 use crate::sink::{Shared, Sink};
 
-/// Blocks that wait for a worker, of about 1 MiB each.
+/// The maximum number of blocks that wait for a worker, about 1 MiB each.
 const AHEAD: usize = 4;
 
-/// Reads captures to their end, or a stop; who made the rows is not told.
+/// Reads captures to their end or a stop. The rows do not identify the worker.
 pub(super) fn run(
     run: &Run,
     workers: NonZeroU32,
@@ -74,7 +74,7 @@ pub(super) fn run(
     })
 }
 
-/// The options of one of several workers: flows are shared out.
+/// The options of one of several workers, with its share of the flow limit.
 fn part(mut options: Options, workers: NonZeroU32) -> Options {
     let workers = usize::try_from(workers.get()).unwrap_or(usize::MAX);
     options.limits.most_flows = (options.limits.most_flows / workers).max(1);
@@ -87,18 +87,18 @@ struct Part {
     turns: Turns,
 }
 
-/// What a worker does with a block.
+/// The work of a worker on a block.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Numbers of its frames.
+    /// The indices of its frames.
     frames: Vec<usize>,
-    /// After how many of them it looks for flows that have ended, and by what time.
+    /// The sweeps: after how many of its frames, and up to which time.
     sweeps: Vec<(usize, i64)>,
-    /// When the first frame of the capture was captured, with the first block.
+    /// The time of the capture's first frame, sent with the first block.
     begin_ns: Option<i64>,
 }
 
-/// Memory that is used again.
+/// Buffers for reuse.
 #[derive(Debug, Default)]
 struct Pool {
     blocks: Mutex<Vec<Block>>,
@@ -126,7 +126,7 @@ impl Pool {
     }
 }
 
-/// Who reads.
+/// The reader's side.
 struct Handout<'a> {
     options: &'a Options,
     senders: Vec<SyncSender<Part>>,
@@ -135,7 +135,7 @@ struct Handout<'a> {
 }
 
 impl Handout<'_> {
-    /// Whether there is nothing more to read.
+    /// Reads the capture. Returns whether it has ended.
     fn read(
         &mut self,
         captures: &mut Captures<'_>,
@@ -178,13 +178,13 @@ impl Handout<'_> {
         let block = Arc::new(block);
         for (turns, sender) in turns.into_iter().zip(&self.senders) {
             let block = Arc::clone(&block);
-            // A worker takes parts until there are none, or it has panicked, which its join tells.
+            // Sending fails only if the worker has panicked, which joining it reports.
             let _taken = sender.send(Part { block, turns });
         }
     }
 }
 
-/// A worker's turn.
+/// Processes a worker's part of a block.
 fn take(work: &mut RowExtractor, part: &Part) {
     if let Some(begin_ns) = part.turns.begin_ns {
         work.begin(begin_ns);
@@ -210,7 +210,7 @@ fn nothing() -> Done {
     }
 }
 
-/// What two workers have done, as one.
+/// The sum of two workers' results.
 fn and(one: Done, other: Done) -> Done {
     Done {
         counters: one.counters.and(other.counters),

@@ -1,5 +1,5 @@
-//! The schemas: versioned lists of columns. A column is added in its schema's file and nowhere else; one
-//! that is the same in several is in `shared` or `flags`, and named by each.
+//! The schemas: versioned lists of columns. A column is added only in its schema's file. Columns that several schemas
+//! share are in `shared` or `flags`, and each schema names them.
 
 mod cic;
 mod columns;
@@ -20,36 +20,36 @@ use crate::flow::Flow;
 use crate::options::Options;
 use crate::packets::{Bits, Facts};
 
-/// A named list of columns. A name with another version is another schema.
+/// A named list of columns. The name includes the version, so another version is another schema.
 #[derive(Debug)]
 pub struct Schema {
     pub name: &'static str,
-    /// What it is for.
+    /// The purpose of the schema.
     pub about: &'static str,
     pub rules: Rules,
     pub rows: Rows,
 }
 
-/// Which packets make a flow, where a schema's model decides that.
+/// The rules by which packets form flows, if the schema's original tool prescribes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// As the options say.
+    /// According to the options.
     Own,
-    /// As NFStream does: only timeouts end a flow, and VLAN ids tell flows apart.
+    /// As in NFStream: only timeouts end a flow, and VLAN ids distinguish flows.
     NfStream,
 }
 
-/// What a row is about.
+/// The subject of the rows.
 #[derive(Debug)]
 pub enum Rows {
     Flows(&'static [&'static [Column<Flow>]]),
-    /// Packets, by what their headers say.
+    /// Packets, by the values in their headers.
     Packets(&'static [&'static [Column<Facts>]]),
-    /// Packets, by their headers' bits.
+    /// Packets, by the bits of their headers.
     Bits(&'static [&'static [Column<Bits>]]),
 }
 
-/// What a column is, without how it is made.
+/// A column without the code that computes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
     pub name: &'static str,
@@ -60,7 +60,7 @@ pub struct Description {
     pub needs_connection: bool,
 }
 
-/// Every schema, the default first.
+/// All schemas, the default first.
 pub const SCHEMAS: &[Schema] = &[
     flow::SCHEMA,
     cic::SCHEMA,
@@ -72,23 +72,23 @@ pub const SCHEMAS: &[Schema] = &[
     conn::SCHEMA,
 ];
 
-/// A time as `cic.v1` has it.
+/// A time in the form of `cic.v1`.
 pub(crate) fn microseconds(nanoseconds: u64) -> f64 {
     cic::micros(nanoseconds)
 }
 
-/// The schema of this name.
+/// The schema with this name.
 pub fn find(name: &str) -> Option<&'static Schema> {
     SCHEMAS.iter().find(|schema| schema.name == name)
 }
 
 impl Schema {
-    /// This schema with the class of each flow by a model in the kernel, and its action.
+    /// This schema with two more columns: the class that a model in the kernel assigned to each flow, and its action.
     pub fn with_kernel_class(&'static self) -> &'static Self {
         kernel_class::widen(self)
     }
 
-    /// The options by which this schema's flows are made, where these were asked for.
+    /// The options that this schema's flows require, based on the given ones.
     pub fn options(&self, asked: &Options) -> Options {
         let mut options = asked.clone();
         if self.rules == Rules::NfStream {
@@ -107,7 +107,7 @@ impl Schema {
         options
     }
 
-    /// Its columns, if its rows are about flows.
+    /// The columns, if the rows are about flows.
     pub fn flow_columns(&self) -> Option<&'static [&'static [Column<Flow>]]> {
         match self.rows {
             Rows::Flows(columns) => Some(columns),
@@ -115,12 +115,12 @@ impl Schema {
         }
     }
 
-    /// Whether its rows are packets' bits.
+    /// Whether the rows are the bits of packets.
     pub fn has_bits(&self) -> bool {
         matches!(self.rows, Rows::Bits(_))
     }
 
-    /// Whether any column needs the packets themselves, not only what their headers say.
+    /// Whether any column requires the packets' bytes in addition to the header fields.
     pub fn needs_payload(&self) -> bool {
         self.columns().iter().any(|column| column.needs_payload)
     }

@@ -1,4 +1,4 @@
-//! Connections to those who take rows.
+//! Connects to servers that receive rows.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to `HOST:PORT`, for messages that are sent at once.
+/// Connects to `HOST:PORT`. Small messages are sent without delay.
 pub(super) fn dial(to: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::other("has no address");
     for address in to.to_socket_addrs()? {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT);
         match stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
-            // A local port that nobody serves may be the one that we were given: TCP then connects us
-            // to ourselves, and whoever wants to serve it finds it taken.
+            // If the port has no listener, the kernel may choose it as our local port. TCP then connects the socket to
+            // itself, and the server finds its port in use.
             Ok(stream) if stream.local_addr()? == stream.peer_addr()? => {
                 last = io::ErrorKind::ConnectionRefused.into();
             }
@@ -24,7 +24,7 @@ pub(super) fn dial(to: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// `HOST[:PORT]` with the port that it has by default.
+/// Appends the default port to `HOST[:PORT]` if it has none.
 pub(super) fn with_port(server: &str, port: u16) -> String {
     let named = server.rsplit_once(':').is_some_and(|(host, port)| {
         port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))

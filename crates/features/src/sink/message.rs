@@ -1,4 +1,4 @@
-//! Rows as messages of their own: JSON, and what rows of one flow share.
+//! Rows as individual JSON messages, with the key that rows of one flow share.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;

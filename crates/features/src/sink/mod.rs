@@ -1,5 +1,5 @@
-//! Where rows go: files of the formats that people read, another program through a pipe, or a
-//! collector. Every row that was taken is in the output, or counted as lost.
+//! The outputs for rows: files in common formats, a pipe to another program, or a collector. Every accepted row is
+//! either in the output or counted as lost.
 
 mod dial;
 mod file;
@@ -34,36 +34,36 @@ pub use text::json_lines;
 /// The name of standard output among files.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Takes record batches of one schema.
+/// Writes record batches of one schema.
 pub trait Sink: Send {
-    /// Takes a batch. After an error it takes no more; what was written before stays readable.
+    /// Writes a batch. After an error it accepts no more, and the data written before remains readable.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error>;
 
-    /// Does what is due by time; called now and then while there is nothing to write.
+    /// Performs periodic work. Called from time to time while there is nothing to write.
     fn idle(&mut self) {}
 
-    /// Writes what is left, and makes the output complete. The last call but for [`Self::lost`].
+    /// Writes the remaining data and completes the output. Only [`Self::lost`] may be called afterwards.
     fn finish(&mut self) -> Result<(), Error>;
 
-    /// Leaves no output behind where nothing was written: in place of [`Self::finish`], for a run that has
-    /// not begun.
+    /// Removes an output to which nothing was written. Called instead of [`Self::finish`] for a run that has not begun.
     fn abandon(&mut self) {}
 
-    /// Rows that it was given and that are not in the output; exact once finished.
+    /// Rows that were passed to the sink but are not in the output. Exact after [`Self::finish`].
     fn lost(&self) -> u64;
 }
 
-/// What is done when an output does not take rows.
+/// The behavior when an output does not accept rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The input can wait, and an error ends the run: no row is passed over.
+    /// The input can wait, and an error ends the run. No row is skipped.
     Whole,
-    /// Traffic does not wait: rows are lost and counted until the output takes them again.
+    /// Traffic does not wait. Rows are lost and counted until the output accepts them again.
     Live,
 }
 
 impl Mode {
-    /// How long a sink whose other end is gone insists on giving what it has: live, people wait for it.
+    /// The time for which a sink retries to deliver to an unreachable peer. It is shorter for live runs, where a user
+    /// waits.
     pub(crate) fn delivery_timeout(self) -> Duration {
         Duration::from_secs(match self {
             Self::Whole => 30,
@@ -72,7 +72,7 @@ impl Mode {
     }
 }
 
-/// Takes rows and forgets them: for measuring what comes before.
+/// Discards rows, to measure the cost of the stages before the sink.
 #[derive(Clone, Copy, Debug)]
 pub struct Nowhere;
 
@@ -90,8 +90,8 @@ impl Sink for Nowhere {
     }
 }
 
-/// Why rows could not be written. A message holds its cause, so no error names it as its source: whoever
-/// prints the chain would print it twice.
+/// The reason that rows could not be written. The message includes the cause. No error returns it as its `source`,
+/// because a printed error chain would then contain it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{path}: {cause}")]
@@ -168,7 +168,7 @@ impl Classify for Error {
 }
 
 impl Error {
-    /// Whether the reader of standard output has closed it, as `head` does: it wants no more rows.
+    /// Whether the reader of standard output has closed the pipe, as `head` does. It wants no more rows.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io { path, cause } if path == STANDARD_OUTPUT && cause.kind() == ErrorKind::BrokenPipe)
     }

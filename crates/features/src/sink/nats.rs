@@ -17,13 +17,13 @@ use nats::{
 use super::message::{Message, messages};
 use super::{Error, Mode, Sink};
 
-/// Between two attempts to connect.
+/// The interval between attempts to connect.
 const RETRY: Duration = Duration::from_millis(250);
-/// A server without an acknowledgement for so long has lost the message, or the connection.
+/// Without an acknowledgement for this long, the message or the connection counts as lost.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Messages in flight: more would only wait in the server.
+/// The maximum number of messages in flight. More would only wait in the server.
 const WINDOW: usize = 1024;
-/// Rows that wait for an unreachable server; a live run loses further rows.
+/// The maximum number of rows that wait for an unreachable server. A live run loses further rows.
 const MAX_BACKLOG: usize = 16_384;
 
 /// Publishes rows to a subject of a stream.
@@ -44,7 +44,7 @@ pub struct NatsSink {
     lost: u64,
 }
 
-/// Why rows cannot be published now.
+/// The reason that rows cannot be published now.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -63,8 +63,8 @@ enum Failure {
 }
 
 impl NatsSink {
-    /// Connects to `[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]/SUBJECT`. `login`, `USER:PASSWORD` or
-    /// a token, counts instead of what the address has.
+    /// Connects to `[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]…]/SUBJECT`. `login`, `USER:PASSWORD` or a token,
+    /// takes precedence over the one in the address.
     ///
     /// # Errors
     /// [`Error::NoSubject`] for a bad address, [`Error::Io`] if no server can be reached.
@@ -117,7 +117,7 @@ impl NatsSink {
         Ok(())
     }
 
-    /// Sends what the window has room for, and handles the acknowledgements that have arrived.
+    /// Sends messages up to the window, and handles the acknowledgements that have arrived.
     fn work(&mut self) -> Result<(), Failure> {
         let mut client = match self.client.take() {
             Some(client) => client,
@@ -171,7 +171,7 @@ impl NatsSink {
         self.in_flight += 1;
     }
 
-    /// Handles the acknowledgement of a row: it is stored, or never will be.
+    /// Handles the acknowledgement of a row, which is either stored or rejected permanently.
     fn acknowledge(&mut self, message: &nats::Message) -> Result<(), Failure> {
         let token = message.subject.rsplit('.').next();
         let number = token.and_then(|token| token.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! A sink on a thread of its own, behind a bounded queue: a slow output delays nobody who captures.
+//! Runs a sink in its own thread behind a bounded queue, so that a slow output does not delay the capture.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -10,15 +10,15 @@ use arrow_array::RecordBatch;
 
 use super::{Backlog, Error, Mode, Sink};
 
-/// Batches that wait, at most.
+/// The maximum number of waiting batches.
 pub(super) const DEPTH: usize = 32;
-/// How often a sink that has nothing to write is asked whether it has something to do.
+/// The interval of [`Sink::idle`] calls while there is nothing to write.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long a live run's end waits for an output that does not move: longer than a sink insists, and
-/// tries to connect once more.
+/// The time after which a live run stops waiting for an output without progress. It exceeds the delivery timeout of a
+/// sink and one more attempt to connect.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Hands batches to a sink's thread. A full queue holds up who fills it, or, live, loses its rows.
+/// Sends batches to a sink's thread. A full queue blocks the sender or, in a live run, loses its rows.
 #[derive(Debug)]
 pub struct Queue {
     mode: Mode,
@@ -26,21 +26,21 @@ pub struct Queue {
     done: Receiver<()>,
     shared: Arc<Shared>,
     waiting: Backlog,
-    /// Rows that came.
+    /// Rows passed to the queue.
     given: u64,
-    /// Of them, rows that found the queue full.
+    /// Rows of these that the queue rejected.
     refused: u64,
 }
 
-/// What the thread tells.
+/// The state that the thread publishes.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Rows that the sink was given, and those that it, or its end, has lost.
+    /// Rows passed to the sink, and rows that the sink or its failure lost.
     taken: AtomicU64,
     lost: AtomicU64,
     finished: AtomicBool,
     failed: AtomicBool,
-    /// Dropped before it was given anything.
+    /// Set if the queue was dropped before anything was passed to it.
     abandoned: AtomicBool,
     error: Mutex<Option<Error>>,
 }
@@ -51,7 +51,7 @@ impl Queue {
         Self::start_counting(sink, mode, Backlog::default())
     }
 
-    /// The same, and says what waits.
+    /// Starts the thread, and counts the waiting batches in a [`Backlog`].
     pub fn start_counting(
         sink: Box<dyn Sink>,
         mode: Mode,
@@ -80,7 +80,7 @@ impl Queue {
         })
     }
 
-    /// Waits for the thread; live, only while it gets on.
+    /// Waits for the thread. A live run waits only while the thread makes progress.
     fn wait(&self) {
         loop {
             let before = self.shared.taken.load(Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl Sink for Queue {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let rows = rows(batch);
         self.given += rows;
-        // Before it is sent: its taker may be faster than this thread.
+        // Counted before sending, because the receiver may be faster than this thread.
         self.waiting.0.fetch_add(1, Ordering::Relaxed);
         let refused = match (&self.batches, self.mode) {
             (None, _) => true,
@@ -134,7 +134,7 @@ impl Sink for Queue {
         if self.batches.is_some() || self.shared.finished.load(Ordering::Acquire) {
             return lost;
         }
-        // Its thread is stuck: what it has not been given is lost, and what it holds counts as well.
+        // The thread is stuck: rows not yet passed to the sink are lost, and so are those that the sink holds.
         let taken = self.shared.taken.load(Ordering::Relaxed);
         lost + (self.given - self.refused).saturating_sub(taken)
     }
@@ -145,7 +145,7 @@ impl Drop for Queue {
         if self.batches.is_some() && self.given == 0 {
             self.shared.abandoned.store(true, Ordering::Release);
             self.batches = None;
-            // So that nothing is left behind when the process ends at once.
+            // Wait, so that no partial file remains when the process exits immediately.
             let _ended = self.done.recv_timeout(DRAIN_TIMEOUT);
         }
     }
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// The first error, once.
+    /// Returns the first error once.
     fn error(&self) -> Option<Error> {
         self.error.lock().ok()?.take()
     }

@@ -1,4 +1,4 @@
-//! Rows with what a model says of them. Where rows wait for their output, scores are what is left out.
+//! Adds a model's scores to rows. If rows back up before the output, they are written without scores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::queue::DEPTH;
 use super::{Error, SchemaRef, Sink};
 use crate::model::Scores;
 
-/// Says classes and their probabilities of rows of one schema.
+/// Computes classes and probabilities for rows of one schema.
 pub trait Scorer: Send {
-    /// What its classes are called, in the order of their numbers.
+    /// The class names, in the order of the class numbers.
     fn classes(&self) -> &[String];
 
-    /// A class and a probability for each row, NaN where it has no answer; or what went wrong.
+    /// A class and a probability for each row, NaN for rows without a result. The error is a message for the user.
     fn score(&mut self, rows: &RecordBatch) -> Result<Scores, String>;
 }
 
-/// Batches that wait in a queue, as its writer counts them.
+/// The number of batches that wait in a queue, maintained by its writer.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog(pub(super) Arc<AtomicUsize>);
 
@@ -29,13 +29,13 @@ impl Backlog {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Whether more waits than what is scored in time.
+    /// Whether more batches wait than can be scored in time.
     fn is_long(&self) -> bool {
         self.batches() > DEPTH / 2
     }
 }
 
-/// Rows that were written without a score, so far.
+/// The number of rows written without a score so far.
 #[derive(Clone, Debug, Default)]
 pub struct UnscoredRows(Arc<AtomicU64>);
 
@@ -45,7 +45,7 @@ impl UnscoredRows {
     }
 }
 
-/// Adds two columns to rows on their way to another sink.
+/// Adds two columns to rows before they reach another sink.
 pub struct ScoringSink {
     inner: Box<dyn Sink>,
     scorer: Box<dyn Scorer>,
@@ -57,7 +57,7 @@ pub struct ScoringSink {
 }
 
 impl ScoringSink {
-    /// `inner` takes rows of [`scored_schema`]. With a backlog, rows go unscored while it is long.
+    /// `inner` receives rows of [`scored_schema`]. With a backlog, rows are not scored while it is long.
     pub fn new(
         inner: Box<dyn Sink>,
         scorer: Box<dyn Scorer>,
@@ -145,7 +145,7 @@ impl std::fmt::Debug for ScoringSink {
     }
 }
 
-/// The columns of rows, and those of their scores.
+/// The schema of rows with the columns of their scores.
 pub fn scored_schema(rows: &SchemaRef) -> SchemaRef {
     let field = |name: &str, kind, unit: &str, definition: &str| {
         let metadata = HashMap::from([

@@ -1,4 +1,4 @@
-//! One output for several workers, completed once all of them have finished, or later.
+//! One output for several workers. It is completed when all of them have finished, or later on request.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 
 use super::{Error, Sink};
 
-/// An output that workers ask for their handles.
+/// An output that provides handles for workers.
 #[derive(Clone)]
 pub struct Shared(Arc<Common>);
 
@@ -24,16 +24,16 @@ struct Common {
 
 struct State {
     sink: Box<dyn Sink>,
-    /// Rows that each handle has given.
+    /// Rows passed by each handle.
     given: Vec<u64>,
-    /// Handles that have not finished.
+    /// The number of handles that have not finished.
     open: usize,
-    /// Completed by [`Shared::complete`], not with the last handle.
+    /// Whether the output is completed by [`Shared::complete`] instead of by the last handle.
     persistent: bool,
     is_finished: bool,
 }
 
-/// The rows of an output that is complete.
+/// The rows of a completed output.
 #[derive(Debug)]
 pub struct Completion {
     pub rows: u64,
@@ -46,8 +46,8 @@ impl Shared {
         Self::with(sink, false)
     }
 
-    /// An output for workers that end while others are still to start: [`Self::complete`] completes it. What a
-    /// handle has lost is known only then.
+    /// An output for workers that end while others have not started. [`Self::complete`] completes it. The lost rows of
+    /// a handle are known only then.
     pub fn persistent(sink: Box<dyn Sink>) -> Self {
         Self::with(sink, true)
     }
@@ -81,8 +81,7 @@ impl Shared {
         }
     }
 
-    /// One more worker's handle; unless the output outlives its handles, all are asked for before any
-    /// finishes.
+    /// Creates a handle for a worker. Unless the output is persistent, all handles must be created before any finishes.
     pub fn handle(&self) -> Box<dyn Sink> {
         let mut state = self.0.lock();
         state.open += 1;
@@ -131,7 +130,7 @@ impl Sink for Handle {
         self.common.lock().sink.idle();
     }
 
-    /// Waits for the others: only then it is known which rows are lost.
+    /// Waits for the other handles, because the lost rows are known only then.
     fn finish(&mut self) -> Result<(), Error> {
         let state = Self::close(&mut self.is_open, &self.common);
         let all_finished = &self.common.all_finished;
@@ -144,7 +143,7 @@ impl Sink for Handle {
         state.sink.finish()
     }
 
-    /// Nobody knows whose rows were lost: the handles take on as many as each has given, in turn.
+    /// The lost rows cannot be attributed to handles. Each handle in turn reports at most as many as it was given.
     fn lost(&self) -> u64 {
         let state = self.common.lock();
         let before: u64 = state.given[..self.number].iter().sum();

@@ -1,4 +1,4 @@
-//! The rows of a capture.
+//! The rows of a capture as a stream.
 
 use std::io::{self, Read};
 use std::num::NonZeroU32;
@@ -13,8 +13,7 @@ use super::{DEPTH, Error, Next, Pull, queue, scored};
 use crate::pcap::{Captures, Progress, Run, Summary};
 use crate::sink::{Mode, Scorer, UnscoredRows};
 
-/// Batches of a capture's rows. After a fault in the capture come the rows of what was before it, then
-/// the fault.
+/// Batches of a capture's rows. After a fault in the capture, the rows from before it follow, and then the fault.
 #[derive(Debug)]
 pub struct CaptureStream {
     schema: SchemaRef,
@@ -25,12 +24,12 @@ pub struct CaptureStream {
 }
 
 impl CaptureStream {
-    /// Begins to read.
+    /// Starts reading.
     pub fn start(run: Run, input: impl Read + Send + 'static) -> io::Result<Self> {
         Self::start_on(NonZeroU32::MIN, run, Captures::one(input), None)
     }
 
-    /// The same of several captures with so many workers, and with what a model says of each row where there is one.
+    /// Reads several captures with this many workers. With a model, each row includes the model's result.
     pub fn start_on(
         workers: NonZeroU32,
         run: Run,
@@ -55,22 +54,22 @@ impl CaptureStream {
         &self.schema
     }
 
-    /// How far it has come, and how to end it early: what was read is still exported.
+    /// The progress of the run. It can also end the run early; the frames that were read are still exported.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// What the run has done, once its end was met.
+    /// The summary of the run, once the end of the stream was returned.
     pub fn summary(&self) -> Option<&Summary> {
         self.summary.as_ref()
     }
 
-    /// Rows so far for which the model had no answer; none without a model.
+    /// Rows so far without a result from the model; `None` without a model.
     pub fn unscored(&self) -> Option<u64> {
         self.unscored.as_ref().map(UnscoredRows::rows)
     }
 
-    /// The next batch, if it comes in time. The end is met once, and says what is wrong.
+    /// The next batch, if it arrives in time. The end is returned once, with an error if something failed.
     pub fn next_within(&mut self, patience: Duration) -> Result<Next, Error> {
         match self.pull.next_within(patience) {
             Next::End => self.end().map(|()| Next::End),
@@ -100,7 +99,7 @@ impl Iterator for CaptureStream {
 
 impl Drop for CaptureStream {
     fn drop(&mut self) {
-        // The thread ends by itself, at its next packet or batch: an input that never ends delays nobody.
+        // The thread is not joined, because its input may never end. It stops at its next packet or batch.
         self.progress.stop.store(true, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of a device.
+//! The rows of a device as a stream.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use super::{Error, Next, Pull, queue};
 use crate::live::{Features, LiveCounters, Plan, Running};
 use crate::sink::{Mode, Shared};
 
-/// Batches that wait for whoever pulls.
+/// The maximum number of batches that wait for the consumer.
 const DEPTH: usize = 64;
-/// Between two looks at a running datapath.
+/// The interval at which a running datapath is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Batches of a device's rows, until stopped. Dropping it detaches the datapath.
+/// Batches of a device's rows, until the capture is stopped. Dropping it detaches the datapath.
 #[derive(Debug)]
 pub struct LiveStream {
     interface: String,
@@ -27,11 +27,11 @@ pub struct LiveStream {
     pull: Pull<Option<String>>,
 }
 
-/// Counts and ends a capture from wherever its rows are not pulled.
+/// Reads the counters of a capture and stops it, from any thread.
 #[derive(Clone, Debug)]
 pub struct LiveHandle(Arc<Watch>);
 
-/// What the thread that owns the datapath is told, and tells.
+/// The state shared with the thread that owns the datapath.
 #[derive(Debug, Default)]
 struct Watch {
     stop: AtomicBool,
@@ -39,7 +39,7 @@ struct Watch {
 }
 
 impl LiveStream {
-    /// Starts a datapath, for so long or until stopped. Rows go to whoever pulls, not to the plan's sink.
+    /// Starts a datapath for a limited time, or until stopped. The consumer gets the rows instead of the plan's sink.
     pub fn start(
         datapath: &dyn Datapath<Features>,
         mut plan: Plan,
@@ -73,7 +73,7 @@ impl LiveStream {
         &self.handle
     }
 
-    /// The next batch, if it comes in time. The end is met once, and says what is wrong.
+    /// The next batch, if it arrives in time. The end is returned once, with an error if something failed.
     pub fn next_within(&mut self, patience: Duration) -> Result<Next, Error> {
         match self.pull.next_within(patience) {
             Next::End => self.end().map(|()| Next::End),
@@ -98,19 +98,19 @@ impl LiveStream {
 }
 
 impl LiveHandle {
-    /// Counted since the start; exact once the end was met.
+    /// The counters since the start. They are exact once the end was returned.
     pub fn counters(&self) -> LiveCounters {
         *lock(&self.0.counters)
     }
 
-    /// Ends the capture. What is left can still be pulled, up to the end.
+    /// Stops the capture. The remaining rows can still be read, up to the end.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
     }
 }
 
 impl Watch {
-    /// Owns a datapath until its end; why it failed, if it did.
+    /// Runs a datapath to its end. Returns the error if it failed.
     fn run(
         &self,
         running: Running,

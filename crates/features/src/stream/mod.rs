@@ -1,7 +1,7 @@
-//! Rows that are pulled: record batches of a capture or of a device, as an iterator.
+//! Rows as an iterator over the record batches of a capture or a device.
 //!
-//! A run has a thread of its own, and a short queue of batches before whoever pulls. A capture waits
-//! where the queue is full; a device does not, and its rows are then lost and counted.
+//! Each run has its own thread and a short queue of batches for the consumer. A capture waits while the queue is full.
+//! A device cannot wait, so its rows are then lost and counted.
 //!
 //! ```
 //! # use features::{Options, pcap::Run, schema, stream::CaptureStream};
@@ -43,20 +43,20 @@ pub use capture::CaptureStream;
 pub use live::{LiveHandle, LiveStream};
 pub use row_file::SavedStream;
 
-/// Batches of an input that can wait: it is read on while the last ones are worked on, and no further.
+/// The queue of an input that can wait. It overlaps reading with the consumer's work, and bounds the memory.
 const DEPTH: usize = 4;
 
-/// What a wait for rows has brought.
+/// The result of waiting for rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     Batch(RecordBatch),
-    /// Nothing yet.
+    /// No batch arrived in time.
     Pending,
-    /// There will be no more.
+    /// No more batches will follow.
     End,
 }
 
-/// Why rows are missing, or cannot be relied on.
+/// The reason that rows are missing or unreliable.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -73,7 +73,7 @@ pub enum Error {
     Panicked,
 }
 
-/// The receiving end of a run that ends in a `T`.
+/// The receiving end of a run that returns a `T`.
 #[derive(Debug)]
 struct Pull<T> {
     batches: Receiver<RecordBatch>,
@@ -103,7 +103,7 @@ impl<T: Send + 'static> Pull<T> {
         }
     }
 
-    /// How the run ended, once: waits for it, but not for its rows to be pulled.
+    /// The result of the run, once. Waits for the run, but discards the rows that were not read.
     fn end(&mut self) -> Option<Result<T, Error>> {
         let (_nobody, nothing) = sync_channel(0);
         self.batches = nothing;
@@ -112,17 +112,17 @@ impl<T: Send + 'static> Pull<T> {
     }
 }
 
-/// The sink of whoever writes: hands batches over as they are.
+/// The writing end: passes batches on unchanged.
 #[derive(Clone, Debug)]
 struct BatchSink {
     batches: SyncSender<RecordBatch>,
     mode: Mode,
-    /// Traffic has ended, and what is left can wait.
+    /// Set when traffic has ended. The writer may then wait for the consumer.
     ending: Arc<AtomicBool>,
     lost: u64,
 }
 
-/// Both ends of a queue in which `depth` batches may wait.
+/// Both ends of a queue for `depth` batches.
 fn queue(mode: Mode, depth: usize) -> (BatchSink, Receiver<RecordBatch>) {
     let (sender, batches) = sync_channel(depth);
     let outlet = BatchSink {
@@ -134,7 +134,7 @@ fn queue(mode: Mode, depth: usize) -> (BatchSink, Receiver<RecordBatch>) {
     (outlet, batches)
 }
 
-/// The outlet by way of a model, where there is one: what comes out, the sink, and how much is unscored.
+/// Adds a model in front of the queue, if there is one. Returns the output's schema, the sink and the unscored rows.
 fn scored(
     rows: SchemaRef,
     outlet: BatchSink,

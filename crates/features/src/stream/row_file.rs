@@ -1,4 +1,4 @@
-//! Rows that were written before, with what a model says of each.
+//! Rows from a file, with the results of a model.
 
 use std::io;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub struct SavedStream {
     schema: SchemaRef,
     progress: Arc<Progress>,
     pull: Pull<Result<u64, String>>,
-    /// Once the end was met.
+    /// Set once the end was returned.
     rows: Option<u64>,
     unscored: Option<UnscoredRows>,
 }
 
 impl SavedStream {
-    /// Begins to read.
+    /// Starts reading.
     pub fn start(rows: SavedRows, scorer: Box<dyn Scorer>) -> io::Result<Self> {
         let progress = Arc::<Progress>::default();
         let theirs = Arc::clone(&progress);
@@ -43,17 +43,17 @@ impl SavedStream {
         &self.schema
     }
 
-    /// How to end it early.
+    /// Ends the run early.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// Rows that were read, once the end was met, and those of them for which the model had no answer.
+    /// The rows that were read, and those without a result from the model, once the end was returned.
     pub fn summary(&self) -> Option<(u64, u64)> {
         Some((self.rows?, self.unscored.as_ref()?.rows()))
     }
 
-    /// The next batch, if it comes in time. The end is met once, and says what is wrong.
+    /// The next batch, if it arrives in time. The end is returned once, with an error if something failed.
     pub fn next_within(&mut self, patience: Duration) -> Result<Next, Error> {
         match self.pull.next_within(patience) {
             Next::End => self.end().map(|()| Next::End),

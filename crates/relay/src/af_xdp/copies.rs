@@ -1,4 +1,4 @@
-//! What became of each subscriber's copies.
+//! The results of each subscriber's copies.
 
 use xsk::Outcome;
 

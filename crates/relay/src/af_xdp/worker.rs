@@ -84,7 +84,7 @@ impl Worker {
         // It fails only when the counter is full, which wakes as well.
         let _ = self.shared.wake.write(1);
         if let Some(thread) = self.thread.take() {
-            // It returns an error to nobody; a panic of its has been printed.
+            // The thread returns no error, and a panic in it has already been printed.
             let _ = thread.join();
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct Instance {
     slow: Option<Worker>,
 }
 
-/// What a datapath and its slow path counted.
+/// The counters of a datapath and its slow path.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     fast: Counters,
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Stops a datapath that nobody needs and keeps its counts.
+    /// Stops a datapath that no stream uses and keeps its counters.
     pub(super) fn halt(&mut self, name: &str) {
         if let Some(instance) = self.instances.remove(name) {
             self.finals.insert(name.into(), instance.stop());

@@ -532,7 +532,7 @@ fn full(what: &str, limit: u32) -> Error {
     )
 }
 
-/// What a stream has counted in all, on the datapaths it left and on those it is on.
+/// The total counters of a stream, on the datapaths that it left and on its current ones.
 fn total(past: &StreamCounters, present: impl Iterator<Item = StreamCounters>) -> StreamCounters {
     let mut total = past.clone();
     for counters in present {

@@ -12,13 +12,13 @@ use crate::config::Config;
 use crate::control::SWITCH_TIMEOUT;
 use crate::spec::StreamSpec;
 
-/// What a reload has changed.
+/// The changes made by a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
-    /// What could not be changed, and why; the rest of the file holds.
+    /// Changes that could not be made, with the reasons. The rest of the file is in force.
     pub refused: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ fn change(core: &Core, before: &StreamSpec, now: &StreamSpec) -> Result<(), Erro
     Ok(())
 }
 
-/// What a running stream cannot change.
+/// The settings that cannot be changed while a stream runs.
 fn stem(stream: &StreamSpec) -> StreamSpec {
     StreamSpec {
         datapath: String::new(),

@@ -167,7 +167,7 @@ pub(super) fn latch(holder: Option<SocketAddr>, now: u64) -> types::latch {
     })
 }
 
-/// Who holds a latch.
+/// The sender that holds a latch.
 pub(super) fn latch_holder(latch: &types::latch) -> Option<SocketAddr> {
     let (address, _) = <[u8; 16]>::split(latch.address.bytes())?;
     let address = Ipv6Addr::from(address).to_canonical();

@@ -80,6 +80,6 @@ pub(crate) fn grace() -> Result<(), Error> {
         .map_err(|error| Error::failed("waiting for the CPUs to leave the BPF programs", error))
 }
 
-/// What every fast path needs of the machine.
+/// The requirements of every fast path.
 pub(crate) const CAPABILITIES: Requirement =
     Requirement::Capabilities(&[Capability::Bpf, Capability::NetAdmin, Capability::NetRaw]);

@@ -55,7 +55,7 @@ impl Drop for Watch {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It returns an error to nobody; a panic of its has been printed.
+            // The thread returns no error, and a panic in it has already been printed.
             let _ = thread.join();
         }
     }

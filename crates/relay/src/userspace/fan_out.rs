@@ -324,7 +324,7 @@ impl Target {
 const MAX_V4_PAYLOAD: usize = 65_507;
 const MAX_V6_PAYLOAD: usize = 65_527;
 
-/// What a send error means for the copy.
+/// The consequence of a send error for the copy.
 fn reason(error: &io::Error) -> DropReason {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => DropReason::TooBig,

@@ -1,4 +1,4 @@
-//! Who may send a stream, and how fast: source policy, latch and token buckets.
+//! Controls the senders of a stream and their rates: source policy, latch and token buckets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -9,10 +9,10 @@ use crate::dissect::Packet;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
 
-/// Whether the checksum of a TCP segment or UDP datagram is wrong. It is not where it cannot be computed: the
-/// packet is a fragment or cut off by the capture, or its IP header has options or extension headers, which may change
-/// the address that the checksum is about. A checksum that the sender leaves to its device, the sum of the
-/// pseudo-header alone, is not wrong either: such a packet was captured on the machine that sent it.
+/// Whether the checksum of a TCP segment or UDP datagram is wrong. The result is `false` if it cannot be computed: the
+/// packet is a fragment, the capture truncated it, or its IP header has options or extension headers, which may change
+/// the address in the checksum. It is also `false` for checksum offload, where the field holds the sum of the
+/// pseudo-header alone: such a packet was captured on the machine that sent it.
 pub(super) fn is_wrong(packet: &Packet<'_>) -> bool {
     let whole = packet.ip_length as usize;
     if packet.fragment != Fragment::None || packet.aggregated || packet.network.len() < whole {
@@ -50,7 +50,7 @@ pub(super) fn is_wrong(packet: &Packet<'_>) -> bool {
     sum != u16::MAX && !checksum::is_partial(stored, pseudo)
 }
 
-/// What the length in a UDP header covers.
+/// The part of a datagram that the length in the UDP header covers.
 fn datagram(transport: &[u8]) -> &[u8] {
     let length = transport.get(4..6).map_or(0, |length| {
         usize::from(u16::from_be_bytes([length[0], length[1]]))

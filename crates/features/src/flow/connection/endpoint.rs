@@ -1,21 +1,21 @@
-//! One side of a TCP connection as Zeek sees it: its state, and the sequence numbers by which letters of the
-//! history are told apart.
+//! One side of a TCP connection as Zeek models it: its state, and the sequence numbers that determine the letters of
+//! the history.
 
 use crate::dissect::tcp_flag;
 
 use super::segment::{Segment, distance};
 use super::stream::Stream;
 
-/// How far one side has come.
+/// The state of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has sent nothing that counts.
+    /// It has sent nothing that affects the state.
     #[default]
     Inactive,
     SynSent,
     /// It has started the connection with SYN and ACK.
     SynAckSent,
-    /// Its first segment was no SYN.
+    /// Its first segment was not a SYN.
     Partial,
     Established,
     /// It has sent FIN.
@@ -24,7 +24,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// It has sent nothing, or nothing that starts a connection.
+    /// Whether it has sent nothing, or nothing that starts a connection.
     pub(super) fn is_inactive(self) -> bool {
         matches!(self, Self::Inactive | Self::Partial)
     }
@@ -33,30 +33,30 @@ impl State {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TcpEndpoint {
     pub(super) state: State,
-    /// The state before the last change.
+    /// The state before the last transition.
     pub(super) previous: State,
-    /// The initial sequence number; of a connection that was joined later, one before the first that was seen.
+    /// The initial sequence number. If the start was not seen, one less than the first number seen.
     pub(super) start: u32,
-    /// Behind the highest byte that it has sent.
+    /// The sequence number after the highest byte that it has sent.
     pub(super) last: u32,
-    /// The highest acknowledgement of what it has sent.
+    /// The highest acknowledgement of its data.
     pub(super) acknowledged: u32,
-    /// Behind its FIN.
+    /// The sequence number after its FIN.
     pub(super) fin_end: Option<u32>,
     pub(super) stream: Stream,
     /// The sequence numbers of its latest SYN, FIN and RST.
     pub(super) latest_syn: u32,
     pub(super) latest_fin: u32,
     pub(super) latest_reset: u32,
-    /// Its latest window, not scaled, is 0.
+    /// Whether its latest window is 0. Windows are not scaled.
     pub(super) has_zero_window: bool,
-    /// Segments that announce a window of 0, SYN, FIN and RST left out.
+    /// Segments that announce a window of 0, except SYN, FIN and RST.
     pub(super) zero_windows: u64,
-    /// What letters of the history count.
+    /// Counts of the events behind some letters of the history.
     pub(super) counts: Counts,
 }
 
-/// Events with letters by powers of ten.
+/// Counts of events whose letters are repeated at powers of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) gaps: u32,
@@ -64,7 +64,7 @@ pub(super) struct Counts {
     pub(super) zero_windows: u32,
 }
 
-/// A sequence number of SYN or RST that is farther away than this is not believed.
+/// A SYN or RST whose sequence number is farther away than this is ignored.
 const MAX_JUMP: i32 = 1 << 20;
 
 impl TcpEndpoint {
@@ -74,7 +74,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// Takes sequence numbers from the first segment, or from a SYN that starts the connection anew.
+    /// Initializes the sequence numbers from the first segment, or from a SYN that restarts the connection.
     pub(super) fn synchronize(&mut self, segment: &Segment) {
         let synchronizes = segment.has(tcp_flag::SYN);
         let starts = match self.state {
@@ -91,7 +91,7 @@ impl TcpEndpoint {
         let before_first = u32::from(!synchronizes);
         self.start = segment.sequence.wrapping_sub(before_first);
         self.acknowledged = self.start;
-        // This segment repeats no earlier bytes.
+        // This segment does not repeat earlier bytes.
         self.last = if synchronizes {
             segment.end()
         } else {
@@ -100,21 +100,21 @@ impl TcpEndpoint {
         self.stream.start(segment);
     }
 
-    /// Takes sequence numbers from an acknowledgement, before the side itself has sent anything.
+    /// Initializes the sequence numbers from an acknowledgement, before the side has sent anything.
     pub(super) fn expect(&mut self, acknowledgement: u32) {
         self.start = acknowledgement.wrapping_sub(1);
         self.last = self.start;
         self.acknowledged = self.start;
     }
 
-    /// Takes the other side's acknowledgement: whether it can be one.
+    /// Applies the other side's acknowledgement. Returns whether it is plausible.
     pub(super) fn acknowledge(&mut self, segment: &Segment) -> bool {
         let acknowledgement = segment.acknowledgement;
         if distance(self.start, acknowledgement) < 0 {
             return false;
         }
         let ahead = distance(self.acknowledged, acknowledgement);
-        // A number of 0 far ahead is rather a broken one.
+        // An acknowledgement of 0 far ahead is more likely invalid.
         let is_broken = acknowledgement == 0 && ahead > MAX_JUMP;
         if ahead > 0 && !is_broken && !segment.has(tcp_flag::RST) {
             self.acknowledged = acknowledgement;
@@ -122,7 +122,7 @@ impl TcpEndpoint {
         true
     }
 
-    /// Takes the end of a segment: whether the segment has payload that does not go beyond what was sent.
+    /// Applies the end of a segment. Returns whether its payload ends at or before the highest byte sent.
     pub(super) fn advance(&mut self, segment: &Segment) -> bool {
         let ahead = distance(self.last, segment.end());
         let (syn, fin, reset) = (
@@ -145,13 +145,13 @@ impl TcpEndpoint {
         false
     }
 
-    /// Whether the stream of this side can be followed: established, or closed after that.
+    /// Whether the stream of this side can be tracked: it is established, or was closed after that.
     pub(super) fn is_clean(&self) -> bool {
         self.state == State::Established
             || self.state == State::Closed && self.previous == State::Established
     }
 
-    /// Whether it has sent no byte, by the sequence numbers.
+    /// Whether it has sent no byte, according to the sequence numbers.
     pub(super) fn is_empty(&self, other: &Self) -> bool {
         let acknowledged = self.acknowledged.wrapping_sub(self.start);
         let aborted = self.previous == State::SynSent

@@ -6,31 +6,31 @@ use crate::dissect::{Packet, tcp_flag};
 
 use super::options::{self, TcpOption};
 
-/// Initial values of TTL that systems use.
+/// Common initial TTL values.
 const INITIAL_TTLS: [u8; 4] = [32, 64, 128, 255];
-/// No route is longer, so that a packet is not taken to have started with a TTL farther away.
+/// The assumed maximum of hops. An initial TTL that would require more is not assumed.
 const MAX_HOPS: u8 = 35;
 /// IP and TCP headers without options, in bytes.
 const V4_HEADERS: u16 = 40;
 const V6_HEADERS: u16 = 60;
-/// What the timestamps option takes of a segment.
+/// Bytes of the timestamps option in a segment.
 const TIMESTAMPS: u16 = 12;
 const ETHERNET_MTU: u16 = 1500;
 /// RFC 7323.
 const MAX_SHIFT: u8 = 14;
 
-/// What a SYN's options say.
+/// The options of a SYN.
 #[derive(Debug, Default)]
 struct Options {
     segment_size: u16,
     shift: u8,
-    /// Its own timestamp, if that is not 0.
+    /// Whether its own timestamp is not 0.
     has_timestamp: bool,
     layout: String,
     quirks: Vec<&'static str>,
 }
 
-/// The fingerprint of a SYN; none where the capture has cut off its headers.
+/// The fingerprint of a SYN; `None` if the capture truncated its headers.
 pub(super) fn of(packet: &Packet<'_>) -> Option<Box<str>> {
     let tcp = packet.tcp.filter(|_| !packet.headless)?;
     let header = packet
@@ -67,7 +67,7 @@ fn initial_ttl(ttl: u8, text: &mut String) {
     };
 }
 
-/// The window: how often it has the MSS or the MTU in it, if it is a multiple of one of their usual values.
+/// Writes the window: as a multiple of the MSS or MTU if it is a multiple of one of their usual values.
 fn window(window: u16, options: &Options, version: u8, headers: u16, text: &mut String) {
     let size = options.segment_size;
     let by_timestamps = |size: u16| {
@@ -136,7 +136,7 @@ fn read(bytes: &[u8]) -> Options {
         }
     }
     found.layout = names.join(",");
-    // p0f lists them in this order, whatever that of the options is.
+    // p0f lists the quirks in this order, independent of the order of the options.
     let order = ["ts1-", "ts2+", "opt+", "exws", "bad"];
     found
         .quirks

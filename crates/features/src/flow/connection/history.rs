@@ -1,15 +1,16 @@
-//! The history of a connection: a letter for each kind of event, in the order of the first occurrences, as
-//! `history` of Zeek's conn.log has it. Letters of the originator are upper case, of the responder lower case.
+//! The history of a connection: one letter per kind of event, in the order of their first occurrence, like `history`
+//! in Zeek's conn.log. Letters of the originator are upper case, letters of the responder are lower case.
 
-/// Letters that a history holds. SYN, FIN and RST with changing sequence numbers add letters without end.
+/// The maximum length of a history. SYN, FIN and RST with changing sequence numbers would otherwise add letters
+/// without end.
 const MAX_LETTERS: usize = 100;
-/// Bytes that they take at most: room is doubled.
+/// The maximum number of bytes that the letters occupy, because the buffer's capacity is doubled.
 pub(super) const MAX_BYTES: usize = MAX_LETTERS.next_power_of_two();
 
-/// Which side of a connection: 0 is the originator, 1 the responder.
+/// The index of a side of a connection: 0 for the originator, 1 for the responder.
 pub(super) type Side = usize;
 
-/// Events that a history has once for each side, or once more for each other sequence number.
+/// Events that occur once per side in a history, or again for each different sequence number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// SYN, with or without ACK.
@@ -32,7 +33,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// That of a connection whose first packet the responder has sent.
+    /// The history of a connection whose first packet was sent by the responder.
     pub(super) fn flipped() -> Self {
         Self {
             letters: "^".to_owned(),
@@ -44,7 +45,7 @@ impl History {
         &self.letters
     }
 
-    /// Adds the letter of an event unless the side has it already; whether it has.
+    /// Adds the letter of an event unless the side already has it. Returns whether the side already had it.
     pub(super) fn once(&mut self, side: Side, event: Event, letter: char) -> bool {
         let bit = 1 << event as u8;
         let had = self.seen[side] & bit != 0;
@@ -76,7 +77,7 @@ impl History {
     }
 }
 
-/// A count that stays at its maximum is none.
+/// A saturated count is not a power of ten.
 fn is_power_of_ten(mut count: u32) -> bool {
     while count >= 10 && count.is_multiple_of(10) {
         count /= 10;

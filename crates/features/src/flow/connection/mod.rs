@@ -1,5 +1,5 @@
-//! A flow as a connection: its state and history as Zeek has them, and of TCP what sequence numbers and timestamps
-//! tell. Only flows for schemas with such columns have it.
+//! A flow as a connection: state and history as defined by Zeek and, for TCP, statistics of sequence numbers and
+//! timestamps. It is computed only for schemas with such columns.
 
 mod checksum;
 mod endpoint;
@@ -19,10 +19,10 @@ use rtt::RoundTrips;
 use segment::Segment;
 use states::States;
 
-/// Without a handshake, as long as this a missing range may be late rather than lost.
+/// The reordering limit if no handshake was seen. A missing range that arrives within it may be late instead of lost.
 const REORDERING_NS: u64 = 3_000_000;
 
-/// A TCP connection, or what passes between two UDP ports.
+/// A TCP connection, or the exchange between two UDP ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
     history: History,
@@ -37,25 +37,25 @@ pub struct Connection {
 struct Tcp {
     states: States,
     round_trips: RoundTrips,
-    /// Of the originator's first SYN.
+    /// The fingerprint of the originator's first SYN.
     fingerprint: Option<Box<str>>,
 }
 
-/// A side's numbers.
+/// The segment statistics of one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segments {
     pub retransmissions: u64,
     pub out_of_order: u64,
     pub zero_windows: u64,
-    /// From timestamps that it has sent to their echoes, in nanoseconds.
+    /// Nanoseconds from a timestamp that the side sent to its echo.
     pub rtt_min_ns: Option<u64>,
     pub rtt_mean_ns: Option<f64>,
 }
 
-/// A fingerprint takes fewer bytes: options have at most 40 bytes, and each quirk is named once.
+/// The upper limit of a fingerprint's length: options have at most 40 bytes, and each quirk occurs once.
 const MAX_FINGERPRINT: usize = 320;
 
-/// The most that a flow has on the heap, as the documentation has it.
+/// The documented maximum of heap memory per flow.
 const _: () = assert!(
     size_of::<Connection>()
         + history::MAX_BYTES
@@ -66,7 +66,7 @@ const _: () = assert!(
 );
 
 impl Connection {
-    /// A connection whose first packet the originator has sent, or the responder.
+    /// Starts a connection whose first packet was sent by the originator or by the responder.
     pub(super) fn start(packet: &Packet<'_>, is_by_originator: bool) -> Self {
         Self {
             history: if is_by_originator {
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Takes the next packet. One with a wrong checksum is not received, and changes nothing but the history.
+    /// Adds the next packet. One with a wrong checksum is not delivered to its receiver, so only the history changes.
     pub(super) fn add(&mut self, packet: &Packet<'_>, is_by_originator: bool) {
         let side = Side::from(!is_by_originator);
         if packet.headless || !(packet.is_tcp() || self.is_udp) {
@@ -112,7 +112,7 @@ impl Connection {
         tcp.states.segment(side, segment, reordering_ns, history);
     }
 
-    /// The state by the names of Zeek's conn.log.
+    /// The state, as named in Zeek's conn.log.
     pub fn state(&self) -> &'static str {
         match (&self.tcp, self.is_active) {
             (Some(tcp), _) => tcp.states.name(&self.history),
@@ -123,12 +123,12 @@ impl Connection {
         }
     }
 
-    /// The history by the letters of Zeek's conn.log; none where there was nothing to tell.
+    /// The history, in the letters of Zeek's conn.log; `None` if it is empty.
     pub fn history(&self) -> Option<&str> {
         Some(self.history.letters()).filter(|letters| !letters.is_empty())
     }
 
-    /// The numbers of a side of a TCP connection: 0 is the originator.
+    /// The segment statistics of a side of a TCP connection: 0 is the originator.
     pub fn segments(&self, side: usize) -> Option<Segments> {
         let tcp = self.tcp.as_ref()?;
         let (end, echoes) = (
@@ -144,12 +144,12 @@ impl Connection {
         })
     }
 
-    /// From the SYN to the SYN with ACK, in nanoseconds.
+    /// Nanoseconds from the SYN to the SYN with ACK.
     pub fn answer_ns(&self) -> Option<u64> {
         self.tcp.as_ref()?.round_trips.handshake.answer_ns
     }
 
-    /// From the SYN with ACK to the ACK, in nanoseconds.
+    /// Nanoseconds from the SYN with ACK to the ACK.
     pub fn end_of_handshake_ns(&self) -> Option<u64> {
         self.tcp.as_ref()?.round_trips.handshake.end_ns
     }

@@ -1,4 +1,4 @@
-//! The options of a TCP header, one after the other.
+//! Parses the options of a TCP header.
 
 use crate::dissect::Packet;
 
@@ -9,7 +9,7 @@ const MIN_HEADER: usize = 20;
 /// An option by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TcpOption {
-    /// The end of the options, and whether the bytes behind it are all zero.
+    /// The end of the options, and whether all bytes behind it are zero.
     End {
         padding: usize,
         is_zero: bool,
@@ -21,11 +21,11 @@ pub(super) enum TcpOption {
     Sack,
     Timestamps(Timestamps),
     Unknown(u8),
-    /// A length that does not fit the kind or the header: nothing behind it can be read.
+    /// A length that is invalid for the kind or exceeds the header. The options behind it cannot be read.
     Malformed,
 }
 
-/// What was captured of a packet's options.
+/// The captured bytes of a packet's options.
 pub(super) fn bytes<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let start = packet.ip_header as usize;
     let end = start + packet.l4_header as usize;

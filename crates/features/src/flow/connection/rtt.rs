@@ -1,31 +1,31 @@
-//! Round-trip times of a TCP connection, of the part of the path on either side of the place of capture.
+//! Round-trip times of a TCP connection, measured separately for the path on each side of the capture point.
 
 use crate::dissect::tcp_flag::{ACK, RST, SYN};
 
 use super::history::Side;
 use super::segment::{Segment, distance};
 
-/// Timestamps of one direction that wait for their echo. More are not taken until one comes.
+/// The maximum number of pending timestamps per direction. Further ones are ignored until an echo arrives.
 const MAX_PENDING: usize = 8;
-/// Bytes that they take.
+/// Bytes of the pending timestamps.
 pub(super) const MAX_BYTES: usize = MAX_PENDING * size_of::<(u32, i64)>();
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundTrips {
     pub(super) handshake: Handshake,
-    /// By who has sent the timestamp.
+    /// Indexed by the side that sent the timestamp.
     pub(super) timestamps: [Echoes; 2],
 }
 
-/// The handshake. A segment that was sent twice measures nothing, because its answer may be to either.
+/// The handshake. A retransmitted segment yields no measurement, because the answer may belong to either copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handshake {
     syn: Option<SentSegment>,
     answer: Option<SentSegment>,
     is_over: bool,
-    /// From the SYN to the SYN with ACK, in nanoseconds.
+    /// Nanoseconds from the SYN to the SYN with ACK.
     pub(super) answer_ns: Option<u64>,
-    /// From there to the ACK, in nanoseconds.
+    /// Nanoseconds from the SYN with ACK to the ACK.
     pub(super) end_ns: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ struct SentSegment {
 /// Times from timestamps of one direction to their echoes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Echoes {
-    /// Values and their times, oldest first.
+    /// Timestamp values with the times at which they were sent, oldest first.
     pending: Vec<(u32, i64)>,
     newest: Option<u32>,
     count: u64,
@@ -58,7 +58,7 @@ impl RoundTrips {
         if segment.has(ACK) {
             self.timestamps[1 - side].echo(timestamps.echo, segment.time_ns);
         }
-        // Only what takes sequence numbers is acknowledged at once.
+        // Only segments that consume sequence numbers are acknowledged at once.
         if segment.length() > 0 && !segment.has(RST) {
             self.timestamps[side].sent(timestamps.value, segment.time_ns);
         }
@@ -85,7 +85,7 @@ impl Handshake {
         self.is_over |= segment.has(RST);
     }
 
-    /// From the SYN to the ACK, in nanoseconds.
+    /// Nanoseconds from the SYN to the ACK.
     pub(super) fn total_ns(&self) -> Option<u64> {
         Some(self.answer_ns? + self.end_ns?)
     }
@@ -100,7 +100,7 @@ fn note(sent: &mut Option<SentSegment>, sequence: u32, time_ns: i64) {
     });
 }
 
-/// The time since what this segment acknowledges.
+/// The time since the segment that this one acknowledges.
 fn since(sent: Option<SentSegment>, segment: &Segment) -> Option<u64> {
     let sent = sent
         .filter(|sent| !sent.is_repeated && distance(sent.sequence, segment.acknowledgement) > 0)?;
@@ -108,7 +108,7 @@ fn since(sent: Option<SentSegment>, segment: &Segment) -> Option<u64> {
 }
 
 impl Echoes {
-    /// Takes the timestamp of a segment of this direction. Only the first segment with a value counts.
+    /// Records the timestamp of a segment in this direction. Only the first segment with each value counts.
     fn sent(&mut self, value: u32, time_ns: i64) {
         if self.newest.is_none_or(|newest| distance(newest, value) > 0) {
             self.newest = Some(value);
@@ -118,7 +118,7 @@ impl Echoes {
         }
     }
 
-    /// Takes what the other direction echoes. Older values will not be echoed any more.
+    /// Processes an echo from the other direction. Older values will not be echoed again.
     fn echo(&mut self, value: u32, time_ns: i64) {
         while let Some(&(sent, sent_ns)) = self.pending.first()
             && distance(sent, value) >= 0

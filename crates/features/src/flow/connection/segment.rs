@@ -1,4 +1,4 @@
-//! What the analysis of a TCP connection takes from a segment.
+//! The fields of a segment that the analysis of TCP connections uses.
 
 use crate::dissect::{Packet, tcp_flag};
 
@@ -10,9 +10,9 @@ pub(super) struct Segment {
     pub(super) flags: u8,
     pub(super) sequence: u32,
     pub(super) acknowledgement: u32,
-    /// As sent, not scaled.
+    /// The window as sent, without scaling.
     pub(super) window: u16,
-    /// Bytes of payload, by the headers.
+    /// Bytes of payload, according to the headers.
     pub(super) payload: u32,
     pub(super) timestamps: Option<Timestamps>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Timestamps {
 }
 
 impl Segment {
-    /// That of a packet with a whole TCP header.
+    /// The segment in a packet; `None` without a complete TCP header.
     pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
         let tcp = packet.tcp.filter(|_| !packet.headless)?;
         Some(Self {
@@ -43,7 +43,7 @@ impl Segment {
         self.flags & flag != 0
     }
 
-    /// Sequence numbers that it consumes. The payload of an RST does not belong to the stream.
+    /// The number of sequence numbers that it consumes. The payload of an RST is not part of the stream.
     pub(super) fn length(&self) -> u32 {
         let payload = if self.has(tcp_flag::RST) {
             0
@@ -55,19 +55,19 @@ impl Segment {
             .wrapping_add(self.has(tcp_flag::FIN).into())
     }
 
-    /// The sequence number behind it.
+    /// The sequence number after the segment.
     pub(super) fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.length())
     }
 }
 
-/// How far one sequence number is behind another; negative if it is before it.
+/// The distance from `from` to `to`; negative if `to` comes first.
 pub(super) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from).cast_signed()
 }
 
 fn timestamps(bytes: &[u8]) -> Option<Timestamps> {
-    // Most segments have this option alone, after two of no operation.
+    // Fast path: most segments have only this option, after two NOPs.
     if let [1, 1, rest @ ..] = bytes
         && let Some((TcpOption::Timestamps(timestamps), _)) = options::first(rest)
     {

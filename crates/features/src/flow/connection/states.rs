@@ -1,4 +1,4 @@
-//! The states of both sides of a TCP connection, and the letters of its history, by Zeek's rules.
+//! The states of both sides of a TCP connection and the letters of its history, according to Zeek's rules.
 
 use crate::dissect::tcp_flag::{ACK, FIN, RST, SYN};
 
@@ -14,7 +14,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Takes the next segment.
+    /// Applies the next segment.
     pub(super) fn segment(
         &mut self,
         side: Side,
@@ -84,7 +84,7 @@ impl States {
     }
 }
 
-/// Whether the originator has sent a SYN, and an RST before anything else that would be part of a connection.
+/// Whether the originator sent a SYN and then an RST before any other event of a connection.
 fn is_given_up(history: &History) -> bool {
     let letters = history.letters();
     let letters = letters.strip_prefix('^').unwrap_or(letters);
@@ -94,7 +94,7 @@ fn is_given_up(history: &History) -> bool {
     until_reset.is_some_and(|(before, _)| !before.contains(['H', 'A', 'F', 'G', 'I', 'Q']))
 }
 
-/// The letters of a segment's flags and payload.
+/// Adds the letters for a segment's flags and payload.
 fn letters(own: &mut TcpEndpoint, side: Side, segment: &Segment, history: &mut History) {
     let sequence = segment.sequence;
     match [SYN, FIN, RST].map(|flag| segment.has(flag)) {
@@ -131,7 +131,7 @@ fn letters(own: &mut TcpEndpoint, side: Side, segment: &Segment, history: &mut H
     }
 }
 
-/// Adds a letter for the first event of its kind, and for each with another sequence number than the one before.
+/// Adds a letter for the first event of its kind, and again whenever the sequence number differs from the previous one.
 fn note(
     history: &mut History,
     side: Side,
@@ -162,13 +162,13 @@ fn windows(
     if segment.flags & (SYN | FIN) == 0 {
         own.zero_windows += 1;
     }
-    // After the other side's FIN no window is of use to it.
+    // After the other side's FIN, the window is irrelevant to it.
     if peer.state != State::Closed && own.state != State::Reset {
         history.scaled(side, 'w', &mut own.counts.zero_windows);
     }
 }
 
-/// Letters for bytes that the other side has acknowledged, and that were not captured.
+/// Adds letters for bytes that the other side acknowledged but that were not captured.
 fn gaps(
     own: &TcpEndpoint,
     peer: &mut TcpEndpoint,
@@ -185,7 +185,7 @@ fn gaps(
     }
 }
 
-/// What a segment makes of the states.
+/// Applies a segment to the states.
 fn change(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, side: Side, segment: &Segment) {
     match own.state {
         State::Inactive => start(own, peer, side, segment),
@@ -208,13 +208,13 @@ fn change(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, side: Side, segment: &S
     }
 }
 
-/// The first segments of a side that start, join or refuse a connection.
+/// Handles the first segments of a side, which start, join or refuse a connection.
 fn start(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, side: Side, segment: &Segment) {
     let is_originator = side == 0;
     if segment.has(SYN) {
         match (is_originator, segment.has(ACK)) {
             (true, true) => own.enter(State::SynAckSent),
-            // The answer came before the SYN: the capture has them in the wrong order.
+            // The answer was captured before the SYN.
             (true, false) if peer.state == State::Established => own.enter(State::Established),
             (true, false) => own.enter(State::SynSent),
             (false, _) => {
@@ -235,18 +235,18 @@ fn start(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, side: Side, segment: &Se
         return;
     }
     if !is_originator && segment.payload == 0 && peer.state == State::SynSent {
-        // Some acknowledge a SYN before they answer it.
+        // Some hosts acknowledge a SYN before they answer it.
         return;
     }
     if segment.has(ACK) && peer.state == State::Established {
-        // Its SYN was not seen, the answer was.
+        // The SYN was not captured, but the answer to it was.
         own.enter(State::Established);
     } else {
         own.enter(State::Partial);
     }
 }
 
-/// Segments of a side that takes part in a connection.
+/// Handles the segments of a side that already takes part in a connection.
 fn proceed(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, segment: &Segment) {
     let is_alone = own.state == State::Partial && peer.state == State::Inactive;
     if segment.has(SYN) && !segment.has(ACK) && is_alone {
@@ -255,7 +255,7 @@ fn proceed(own: &mut TcpEndpoint, peer: &mut TcpEndpoint, segment: &Segment) {
     if segment.has(FIN) && !segment.has(RST) {
         own.enter(State::Closed);
         if peer.state == State::Reset && peer.previous == State::Closed {
-            // FIN and then RST of the other side was an end like any other.
+            // FIN followed by RST from the other side is a regular close.
             peer.enter(State::Closed);
         }
     }

@@ -1,22 +1,22 @@
-//! The bytes of one direction of a TCP connection: those that were seen, and those that are missing.
+//! The bytes of one direction of a TCP connection: which were seen and which are missing.
 
 use crate::dissect::tcp_flag;
 
 use super::segment::{Segment, distance};
 
-/// Missing ranges that are kept. If there is another one, the oldest is given up.
+/// The maximum number of missing ranges. A further one replaces the oldest.
 const MAX_HOLES: usize = 8;
-/// Bytes that they take.
+/// Bytes of the missing ranges.
 pub(super) const MAX_BYTES: usize = MAX_HOLES * size_of::<Hole>();
 
-/// What one direction has sent, by sequence numbers.
+/// The sequence space of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stream {
-    /// Behind the last byte that was seen, and when that byte came.
+    /// The sequence number after the last byte seen, and the time of that byte.
     highest: Option<Highest>,
-    /// Ranges before it that were not seen, in the order in which they were found.
+    /// Missing ranges before it, in the order in which they were found.
     holes: Vec<Hole>,
-    /// Up to here missing bytes that the other side has acknowledged were counted.
+    /// Missing bytes before this sequence number are already counted, if the other side acknowledged them.
     counted: u32,
     pub(super) retransmissions: u64,
     pub(super) out_of_order: u64,
@@ -34,19 +34,19 @@ struct Hole {
     end: u32,
 }
 
-/// What is known of the other direction when a segment comes.
+/// The state of the other direction when a segment arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reverse {
     /// The highest acknowledgement of this direction.
     pub(super) acknowledged: u32,
     /// The latest window is 0.
     pub(super) has_zero_window: bool,
-    /// A missing range that is filled later than this after the last byte is a retransmission.
+    /// A missing range that is filled later than this after the last byte counts as a retransmission.
     pub(super) reordering_ns: u64,
 }
 
 impl Stream {
-    /// Starts with this segment: the first, or a SYN that gives the direction other sequence numbers.
+    /// Starts with the first segment, or with a SYN that changes the direction's sequence numbers.
     pub(super) fn start(&mut self, segment: &Segment) {
         self.highest = Some(Highest {
             end: segment.sequence,
@@ -57,7 +57,7 @@ impl Stream {
         self.counted = segment.sequence.wrapping_add(synchronizes);
     }
 
-    /// Takes the next segment of this direction.
+    /// Adds the next segment of this direction.
     pub(super) fn segment(&mut self, segment: &Segment, reverse: Reverse) {
         let Some(highest) = self.highest.filter(|_| !segment.has(tcp_flag::RST)) else {
             return;
@@ -68,11 +68,11 @@ impl Stream {
         if is_probe && (ahead == -1 || ahead == 0 && reverse.has_zero_window) {
             return;
         }
-        // What follows a probe may repeat its byte.
+        // A segment after a keep-alive probe may repeat the probe's byte.
         if length > 0 && (ahead < -1 || ahead == -1 && segment.payload <= 1) {
             self.repeated(segment, &highest, reverse);
         }
-        // A segment without payload tells where the next byte is, too.
+        // A segment without payload also shows the position of the next byte.
         if distance(highest.end, end) > 0 {
             if ahead > 0 {
                 self.miss(highest.end, start);
@@ -105,7 +105,7 @@ impl Stream {
         self.holes.push(Hole { start, end });
     }
 
-    /// Takes a range out of what is missing: how many bytes of it were.
+    /// Removes a range from the missing ranges. Returns the number of its bytes that were missing.
     fn fill(&mut self, start: u32, end: u32) -> u32 {
         let mut filled = 0;
         let holes = std::mem::take(&mut self.holes);
@@ -125,8 +125,8 @@ impl Stream {
         filled
     }
 
-    /// How many missing ranges an acknowledgement newly covers: bytes that were received, and not captured. `limit`
-    /// is the FIN's sequence number, which stands for no byte.
+    /// The number of missing ranges that an acknowledgement newly covers. Their bytes were received but not captured.
+    /// `limit` is the sequence number of the FIN, which does not stand for a byte.
     pub(super) fn acknowledge(&mut self, acknowledgement: u32, limit: Option<u32>) -> usize {
         let up_to = limit.map_or(acknowledgement, |limit| earlier(acknowledgement, limit));
         let from = self.counted;

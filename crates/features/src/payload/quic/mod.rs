@@ -30,7 +30,7 @@ pub const MAX_PACKETS: u8 = 64;
 /// Decryptions that may fail in a direction.
 pub const MAX_FAILURES: u8 = 16;
 
-/// What is known of a flow's QUIC connection.
+/// The findings and the search state of a flow's QUIC connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     version: u32,
@@ -39,7 +39,7 @@ pub struct Connection {
     has_gap: bool,
 }
 
-/// The search in one direction. Which of the two is the client's, decryption tells.
+/// The search in one direction. Decryption shows which direction is the client's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Search {
     #[default]
@@ -96,7 +96,7 @@ impl Connection {
             return;
         }
         let version = version::of(datagram);
-        // Who answers a client's packets is the server.
+        // The side that answers a client's packets is the server.
         let is_server = self.searches[1 - direction].is_client();
         if is_server || (self.searches[direction] == Search::Ahead && version.is_none()) {
             self.end(direction);
@@ -141,7 +141,7 @@ struct Handshake {
     datagrams: u8,
     packets: u8,
     failures: u8,
-    /// A packet was longer than what was captured of it.
+    /// The capture truncated a packet.
     is_cut: bool,
     /// What the keys of the last packet that was decrypted follow from.
     origin: Option<Origin>,

@@ -20,7 +20,7 @@ const MESSAGE: usize = 4;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 
-/// What a ClientHello says of the client and of whom it calls.
+/// The fields of a ClientHello that identify the client and the requested server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
     /// The server's name (RFC 6066), in lower case, bytes that do not print as `\DDD`.
@@ -32,14 +32,14 @@ pub struct ClientHello {
     pub ja4: String,
 }
 
-/// What carries the handshake.
+/// The transport that carries the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
     Quic,
 }
 
-/// What is known after a payload.
+/// The state of the search after a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// So far it can be a ClientHello.

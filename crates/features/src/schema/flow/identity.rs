@@ -1,4 +1,4 @@
-//! Who talks to whom, since when, and why the row ends.
+//! The endpoints of a flow, its start, and the reason that the row ended.
 
 use super::mac;
 use crate::column::{Column, Unit, Value};

@@ -1,4 +1,4 @@
-//! What was odd about the packets.
+//! The anomalies of a flow's packets.
 
 use crate::column::{Column, Unit, Value};
 use crate::flow::Flow;

@@ -1,4 +1,4 @@
-//! Who talks to whom, and why the row ends.
+//! The endpoints of a flow, and the reason that the row ended.
 
 use std::fmt::Write;
 

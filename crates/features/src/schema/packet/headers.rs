@@ -1,4 +1,4 @@
-//! What its headers say.
+//! The values in a packet's headers.
 
 use crate::column::{Column, Unit, Value};
 use crate::dissect::{Fragment, Icmp, Tcp};

@@ -1,4 +1,4 @@
-//! The formats: rows to bytes that can be stored one chunk after the other.
+//! File formats: encode rows as chunks of bytes that are stored one after the other.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ impl Format {
         }
     }
 
-    /// The format that a file's name ends in.
+    /// The format for the extension of a file's name.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         Self::ALL
@@ -51,16 +51,16 @@ impl Format {
     }
 }
 
-/// Bytes that are in the file as a whole, or not at all.
+/// Bytes that are stored completely or not at all.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
     pub(super) rows: u64,
-    /// Bytes that complete the file if nothing comes after this.
+    /// The number of bytes that would complete the file after this chunk.
     pub(super) tail: usize,
 }
 
-/// Makes the chunks of one file.
+/// Encodes the chunks of one file.
 #[derive(Debug)]
 pub(super) struct Encoder {
     path: String,
@@ -75,11 +75,11 @@ enum Writer {
     Ipfix(FileMessages),
 }
 
-/// What ends an Arrow stream.
+/// Bytes of the end marker of an Arrow stream.
 const ARROW_END: usize = 8;
 
 impl Encoder {
-    /// An encoder, and the beginning of its file.
+    /// Creates an encoder, and returns it with the header of the file.
     pub(super) fn start(
         format: Format,
         schema: &SchemaRef,
@@ -101,7 +101,7 @@ impl Encoder {
                 Writer::Arrow(Box::new(writer))
             }
             Format::Csv => {
-                // A file without rows still says which columns it would have.
+                // A file without rows still lists its columns.
                 head.bytes = text::csv_header(schema)?;
                 Writer::Csv
             }
@@ -114,7 +114,7 @@ impl Encoder {
         Ok((Self { path, writer }, head))
     }
 
-    /// Takes rows; a chunk when there is enough for one.
+    /// Encodes rows. Returns a chunk once there is enough data for one.
     pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<Option<Chunk>, Error> {
         let (mut tail, path) = (0, &self.path);
         let bytes = match &mut self.writer {
@@ -132,7 +132,7 @@ impl Encoder {
         Ok(Some(Chunk { bytes, rows, tail }))
     }
 
-    /// What was taken and is in no chunk yet.
+    /// Returns the rows that are in no chunk yet.
     pub(super) fn rest(&mut self) -> Result<Option<Chunk>, Error> {
         match &mut self.writer {
             Writer::Parquet(groups) => groups.rest().map_err(parquet(&self.path)),
@@ -140,14 +140,14 @@ impl Encoder {
         }
     }
 
-    /// The last chunk is in the file.
+    /// Confirms that the last chunk is in the file.
     pub(super) fn stored(&mut self) {
         if let Writer::Parquet(groups) = &mut self.writer {
             groups.stored();
         }
     }
 
-    /// What completes a file that has the stored chunks and no others.
+    /// Returns the bytes that complete a file with exactly the stored chunks.
     pub(super) fn tail(&mut self) -> Result<Vec<u8>, Error> {
         match &mut self.writer {
             Writer::Parquet(groups) => groups.tail().map_err(parquet(&self.path)),
@@ -159,7 +159,7 @@ impl Encoder {
         }
     }
 
-    /// Bytes, roughly, of what is in no chunk yet.
+    /// The approximate number of bytes that are in no chunk yet.
     pub(super) fn pending(&self) -> u64 {
         match &self.writer {
             Writer::Parquet(groups) => groups.pending(),

@@ -1,4 +1,4 @@
-//! Capture files: whole records, in one file or in a series of which the oldest go.
+//! Capture files: complete records in one file, or in a series whose oldest files are removed.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -11,12 +11,12 @@ use super::name::Names;
 use super::store::Store;
 use crate::sink::Error;
 
-/// When another capture file begins, and how many are kept.
+/// The size of capture files, and the number that is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// At about this many bytes.
+    /// The approximate size in bytes at which the next file begins.
     pub size: Option<u64>,
-    /// Files, at most: the oldest is removed for the next.
+    /// The maximum number of files. The oldest is removed before the next begins.
     pub files: Option<u32>,
 }
 
@@ -26,13 +26,13 @@ pub(crate) struct FrameFiles {
     names: Names,
     series: Series,
     open: Option<Store>,
-    /// Of the frames, once there is one: a file has frames of one.
+    /// The link type of the frames, once there are any. A file holds frames of one link type.
     link_type: Option<u32>,
     complete: VecDeque<PathBuf>,
 }
 
 impl FrameFiles {
-    /// Opens the first file, so that what is wrong with the path is said before the work begins.
+    /// Opens the first file, so that an invalid path is reported before the run begins.
     pub(crate) fn create(path: &Path, series: Series) -> Result<Self, Error> {
         let mut names = Names::new(path, series.size.is_some())?;
         let open = Some(names.open()?);
@@ -45,7 +45,7 @@ impl FrameFiles {
         })
     }
 
-    /// Appends whole records. After an error the file has all of them or none.
+    /// Appends complete records. After an error, the file contains all of them or none.
     pub(crate) fn append(&mut self, link_type: u32, records: Vec<u8>) -> Result<(), Error> {
         if *self.link_type.get_or_insert(link_type) != link_type {
             return Err(Error::LinkTypes);
@@ -61,7 +61,7 @@ impl FrameFiles {
         self.started()?.commit(&chunk(records))
     }
 
-    /// The file, begun.
+    /// The current file, opened if necessary.
     fn started(&mut self) -> Result<&mut Store, Error> {
         let store = match &mut self.open {
             Some(store) => store,
@@ -75,7 +75,7 @@ impl FrameFiles {
         Ok(store)
     }
 
-    /// Completes the file, and makes room for the next.
+    /// Completes the file, and removes the oldest if the series is full.
     fn close(&mut self) -> Result<(), Error> {
         let Some(mut store) = self.open.take() else {
             return Ok(());
@@ -91,19 +91,19 @@ impl FrameFiles {
         Ok(())
     }
 
-    /// Completes the last file, which is a capture also where nothing came.
+    /// Completes the last file. It is a valid capture even without frames.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.started()?.complete(&[])?;
         self.open = None;
         Ok(())
     }
 
-    /// Leaves no file behind where nothing was written: for a run that has not begun.
+    /// Removes an empty file, for a run that has not begun.
     pub(crate) fn abandon(&mut self) {
         let Some(mut store) = self.open.take() else {
             return;
         };
-        // What has frames is kept.
+        // A file with frames is kept.
         if store.len() == 0 || store.complete(&[]).is_err() {
             store.discard();
         }

@@ -1,5 +1,5 @@
-//! Files: written under another name until complete, rotated by size and time, and readable whatever
-//! happens to the disk.
+//! File outputs: written under a temporary name until complete, rotated by size and time, and readable even after
+//! disk errors.
 
 mod format;
 mod frames;
@@ -22,19 +22,19 @@ use format::{Chunk, Encoder};
 use name::Names;
 use store::Store;
 
-/// How long a live run waits before it tries again to open a file.
+/// The delay before a live run tries again to open a file.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// When a file is complete and another begins.
+/// The conditions for completing a file and beginning another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// At about this many bytes.
+    /// The approximate size in bytes.
     pub size: Option<u64>,
-    /// After this long.
+    /// The maximum age.
     pub every: Option<Duration>,
 }
 
-/// A file or several, or standard output under the name `-`.
+/// One or more files, or standard output under the name `-`.
 #[derive(Debug)]
 pub struct FileSink {
     names: Names,
@@ -43,7 +43,7 @@ pub struct FileSink {
     rotation: Rotation,
     mode: Mode,
     open: Option<Open>,
-    /// When the last attempt failed, to a live run.
+    /// The time of the last failed attempt in a live run.
     failed: Option<Instant>,
     lost: u64,
 }
@@ -54,13 +54,13 @@ struct Open {
     store: Store,
     encoder: Encoder,
     since: Instant,
-    /// Rows that it was given, and those of them that are on the disk.
+    /// Rows passed to the file, and rows of these that are on the disk.
     given: u64,
     stored: u64,
 }
 
 impl FileSink {
-    /// Opens the first file, so that what is wrong with the path is said before the work begins.
+    /// Opens the first file, so that an invalid path is reported before the run begins.
     pub fn create(
         path: &Path,
         format: Format,
@@ -79,7 +79,7 @@ impl FileSink {
             lost: 0,
         };
         match sink.open() {
-            // The first rows find it closed, which ends the run without a failure.
+            // The first write detects the closed pipe and ends the run without a failure.
             Err(error) if error.is_closed_pipe() => {}
             opened => opened?,
         }
@@ -120,7 +120,7 @@ impl FileSink {
             || every.is_some_and(|every| open.since.elapsed() >= every)
     }
 
-    /// Completes the file. Rows that it does not have are lost.
+    /// Completes the file. Rows that could not be written are lost.
     fn close(&mut self) -> Result<(), Error> {
         let Some(mut open) = self.open.take() else {
             return Ok(());
@@ -130,7 +130,7 @@ impl FileSink {
         closed
     }
 
-    /// After an error: keeps what is on the disk, and counts the rest.
+    /// After an error, keeps the stored data and counts the remaining rows as lost.
     fn abandon(&mut self) {
         if let Some(mut open) = self.open.take() {
             open.abandon();
@@ -138,7 +138,7 @@ impl FileSink {
         }
     }
 
-    /// Live, an error is the rows' loss, and later ones are tried again.
+    /// In a live run, an error only loses rows, and writing is retried later.
     fn survive(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         let Err(error) = result else {
             self.failed = None;
@@ -212,12 +212,12 @@ impl Open {
         Ok(())
     }
 
-    /// Bytes that the file would have if it were complete now.
+    /// The size of the file in bytes if it were completed now.
     fn size(&self) -> u64 {
         self.store.len() + self.encoder.pending()
     }
 
-    /// On an error nothing is closed: whoever sees it abandons the file.
+    /// Does not close the file on an error; the caller abandons it.
     fn close(&mut self) -> Result<(), Error> {
         let closed = self.last().and_then(|()| self.tail());
         if closed.is_err() {
@@ -238,7 +238,7 @@ impl Open {
         self.store.complete(&tail)
     }
 
-    /// Makes a readable file of what is stored. There is room for its end: it was reserved.
+    /// Completes the file with the stored chunks. The space for the end was reserved.
     fn abandon(&mut self) {
         let kept = self.stored > 0 && self.tail().is_ok();
         if !kept {

@@ -1,4 +1,4 @@
-//! What files are called: the name that was asked for, or one for each file of a series.
+//! The names of files: the requested name, or one name per file of a series.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::sink::{Error, STANDARD_OUTPUT};
 #[derive(Debug)]
 pub(super) struct Names {
     path: PathBuf,
-    /// Every file has a name of the series; else only those after the first.
+    /// Whether every file has a name of the series. Otherwise the first file has the requested name.
     series: bool,
     opened: u32,
 }
@@ -51,14 +51,14 @@ impl Names {
             };
             self.opened += 1;
             match Store::file(path) {
-                // The next number is free, or the one after it.
+                // Try the following number.
                 Err(Error::InUse { .. }) if in_series => {}
                 store => return store,
             }
         }
     }
 
-    /// NAME-YYYYMMDDTHHMMSS-N.ENDING, which nothing has yet.
+    /// NAME-YYYYMMDDTHHMMSS-N.ENDING, a name that no file has yet.
     fn next(&self) -> PathBuf {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = time(now.map_or(0, |now| now.as_secs()));
@@ -73,7 +73,7 @@ impl Names {
     }
 }
 
-/// Standard output, a pipe, a device: what is written there is gone at once.
+/// Whether the path is standard output, a pipe or a device, where written bytes cannot be replaced.
 fn is_special(path: &Path) -> bool {
     path == Path::new(STANDARD_OUTPUT)
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())

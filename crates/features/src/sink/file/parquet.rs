@@ -1,7 +1,7 @@
-//! Parquet as chunks: a row group each, and a footer that can be written for the first of them alone.
+//! Parquet as chunks: each chunk is a row group, and a footer can be written for the first groups alone.
 //!
-//! The library counts a row group as written once it has made its bytes. Whether they reached the disk
-//! is known only here, so that the footer of a file that was cut short is made here as well.
+//! The library counts a row group as written once it has encoded it. Only this module knows whether the bytes reached
+//! the disk, so it also creates the footer of a truncated file.
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, SchemaRef};
@@ -16,11 +16,11 @@ use parquet::schema::types::ColumnPath;
 
 use super::format::Chunk;
 
-/// Rows of a row group: after so many, what was written can be read without the rest. What a group takes
-/// of memory is taken once for all of them, if it is little.
+/// Rows of a row group. A complete group can be read even if later groups are missing. The memory of a group is reused
+/// for the next ones, if it is small.
 const GROUP: usize = 16_384;
-/// The most that a footer says of a column in a row group: names, offsets, encodings, and two
-/// statistics of at most 64 bytes.
+/// The maximum size of a footer's entry for a column in a row group: names, offsets, encodings, and two statistics of
+/// at most 64 bytes.
 const COLUMN_FOOTER: usize = 512;
 
 pub(super) struct Groups {
@@ -107,12 +107,12 @@ impl Groups {
 
 fn writer(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
     let mut properties = WriterProperties::builder()
-        // Numbers of flows seldom repeat: a dictionary of them costs more time than it saves room.
+        // Numeric values of flows seldom repeat, so a dictionary costs more time than it saves space.
         .set_dictionary_enabled(false)
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // Groups end where this module ends them.
+        // This module ends the row groups.
         .set_max_row_group_row_count(None)
-        // No index of pages: room for it would have to be reserved as well.
+        // No page index, because space for it would have to be reserved as well.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for field in schema.fields() {
@@ -121,11 +121,11 @@ fn writer(schema: &SchemaRef) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
     ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties.build()))
 }
 
-/// Has a column written as suits what is in it.
+/// Chooses the encoding of a column by its type.
 fn encoded(properties: WriterPropertiesBuilder, field: &Field) -> WriterPropertiesBuilder {
     let name = field.name().clone();
     match field.data_type() {
-        // Text repeats, and bits of packets have three values.
+        // Text repeats, and the bits of packets have only three values.
         DataType::Utf8 => {
             properties.set_column_dictionary_enabled(ColumnPath::new(vec![name]), true)
         }
@@ -138,8 +138,7 @@ fn encoded(properties: WriterPropertiesBuilder, field: &Field) -> WriterProperti
                 properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
             }
         }
-        // Most numbers are small. Packed into their bits they leave little to compress, and what they
-        // leave is not worth the time.
+        // Most numbers are small. After bit packing they hardly compress, and compression is not worth the time.
         kind if kind.is_integer() => {
             let path = ColumnPath::new(vec![name]);
             properties
@@ -150,7 +149,7 @@ fn encoded(properties: WriterPropertiesBuilder, field: &Field) -> WriterProperti
     }
 }
 
-/// What a file says of itself that has only the first row groups.
+/// The metadata of a file with only the first row groups.
 fn first_groups(metadata: &ParquetMetaData, count: usize) -> ParquetMetaData {
     let of = metadata.file_metadata();
     let groups = metadata.row_groups()[..count].to_vec();

@@ -1,5 +1,5 @@
-//! A file on a disk that may be full: a chunk is in it as a whole or not at all, and there is always
-//! room for its end.
+//! A file on a disk that may be full. Each chunk is stored completely or not at all, and space for the end of the file
+//! is always reserved.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,16 +14,16 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use super::format::Chunk;
 use crate::sink::{Error, STANDARD_OUTPUT};
 
-/// Where chunks are put.
+/// The destination of chunks.
 pub(super) struct Store {
     path: PathBuf,
     output: Output,
-    /// Bytes of whole chunks.
+    /// Bytes of the complete chunks.
     length: u64,
 }
 
 enum Output {
-    /// Under another name, until it is complete.
+    /// A file under a temporary name until it is complete.
     File {
         file: File,
         now: PathBuf,
@@ -32,7 +32,7 @@ enum Output {
 }
 
 impl Store {
-    /// A file that gets its name when it is complete.
+    /// Creates a file that gets its final name when it is complete.
     pub(super) fn file(path: PathBuf) -> Result<Self, Error> {
         let mut now = OsString::from(&path);
         now.push(".tmp");
@@ -50,10 +50,10 @@ impl Store {
         })
     }
 
-    /// Standard output, a pipe, or a device.
+    /// Opens standard output, a pipe or a device.
     pub(super) fn stream(path: &Path) -> Result<Self, Error> {
         let opened = if path == Path::new(STANDARD_OUTPUT) {
-            // A chunk is written in one call; `Stdout` would look for its last line and write it in two.
+            // A chunk is written in one call. `Stdout` would split it at the last newline.
             io::stdout().as_fd().try_clone_to_owned().map(File::from)
         } else {
             OpenOptions::new().write(true).open(path)
@@ -73,13 +73,13 @@ impl Store {
         self.length
     }
 
-    /// Appends a chunk, and keeps room for the end behind it. After an error the file is as before.
+    /// Appends a chunk and reserves space for the end after it. After an error the file is unchanged.
     pub(super) fn commit(&mut self, chunk: &Chunk) -> Result<(), Error> {
         let bytes = &chunk.bytes;
         match &mut self.output {
             Output::Stream(stream) => stream.write_all(bytes),
             Output::File { file, .. } => reserve(file, self.length, bytes.len() + chunk.tail)
-                // What is written in part is no chunk: the end is written over it, and cuts it off.
+                // A partially written chunk does not count: the end overwrites it and truncates the file.
                 .and_then(|()| file.write_all_at(bytes, self.length)),
         }
         .map_err(Error::io(&self.path))?;
@@ -87,7 +87,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the end, gives back what was reserved, and gives the file its name.
+    /// Writes the end, releases the reserved space, and gives the file its final name.
     pub(super) fn complete(&mut self, tail: &[u8]) -> Result<(), Error> {
         let Output::File { file, now } = &mut self.output else {
             let tail = Chunk {
@@ -105,7 +105,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a file that has nothing in it.
+    /// Removes an empty file.
     pub(super) fn discard(&mut self) {
         if let Output::File { now, .. } = &self.output {
             let _ = fs::remove_file(now);
@@ -113,11 +113,11 @@ impl Store {
     }
 }
 
-/// Creates a file, or empties what another run has left, and locks it until it is closed. None where a
-/// process has it open as this one would.
+/// Creates a file or empties one left by another run, and locks it until it is closed. Returns `None` if a process has
+/// it open in the same way.
 fn create_alone(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
-    // Not truncated before it is known whose it is.
+    // Truncate only after taking the lock, because the file may belong to another run.
     options.write(true).create(true).truncate(false);
     loop {
         let file = options.open(path)?;
@@ -127,7 +127,7 @@ fn create_alone(path: &Path) -> io::Result<Option<File>> {
             Err(TryLockError::Error(error)) => return Err(error),
             Ok(()) => {}
         }
-        // Between both calls another run may have given the file its name.
+        // Between the two calls, another run may have renamed the file.
         let named = fs::metadata(path)
             .ok()
             .map(|named| (named.dev(), named.ino()));
@@ -145,7 +145,7 @@ fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(no_locks)
 }
 
-/// Has the file system set blocks aside behind this place, where it can.
+/// Reserves disk blocks from this offset on, if the file system supports it.
 fn reserve(file: &File, from: u64, length: usize) -> io::Result<()> {
     let (Ok(from), Ok(length)) = (i64::try_from(from), i64::try_from(length)) else {
         return Ok(());

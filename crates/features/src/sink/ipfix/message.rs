@@ -1,5 +1,5 @@
-//! Rows to IPFIX messages (RFC 7011, section 3): data sets of at most a message's length, and
-//! templates in messages of their own, so that they can be sent again without data.
+//! Composes IPFIX messages (RFC 7011, section 3): data sets up to the message length, and templates in separate
+//! messages, so that they can be repeated without data.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,26 +14,26 @@ const VERSION: u16 = 10;
 const HEADER: usize = 16;
 const SET_HEADER: usize = 4;
 const TEMPLATE_SET: u16 = 2;
-/// Sets below are not data.
+/// The lowest id of a template and its data sets. Lower ids have other meanings.
 const FIRST_TEMPLATE: u16 = 256;
 
-/// A message whose header still lacks time and sequence number.
+/// A message whose header does not contain the time and sequence number yet.
 #[derive(Debug)]
 pub(super) struct Message {
     bytes: Vec<u8>,
-    /// Data records in it.
+    /// The number of data records in the message.
     pub(super) records: u32,
 }
 
-/// Makes messages, and knows which templates they need.
+/// Composes messages, and tracks the templates that they need.
 #[derive(Debug)]
 pub(super) struct Composer {
     layout: Layout,
-    /// Longest message in bytes.
+    /// The maximum message length in bytes.
     most: usize,
     domain: u32,
     templates: HashMap<Present, u16>,
-    /// In the order of their ids.
+    /// The templates in the order of their ids.
     order: Vec<Present>,
 }
 
@@ -48,7 +48,7 @@ impl Composer {
         })
     }
 
-    /// The messages of a batch; before data of a new template, the template.
+    /// Composes the messages of a batch. A new template precedes its first data.
     pub(super) fn compose(&mut self, batch: &RecordBatch) -> Vec<Message> {
         let layout = self.layout.clone();
         let cells = layout.cells(batch);
@@ -80,12 +80,12 @@ impl Composer {
         })
     }
 
-    /// How many templates have been used.
+    /// The number of templates used so far.
     pub(super) fn known(&self) -> usize {
         self.order.len()
     }
 
-    /// The templates that have been used, without the first ones.
+    /// The templates used so far, from the one with index `first` on.
     pub(super) fn templates_from(&self, first: usize) -> Vec<Message> {
         let (mut messages, mut open) = (Vec::new(), Open::default());
         let mut template = Vec::new();
@@ -104,7 +104,7 @@ impl Composer {
 }
 
 impl Message {
-    /// The bytes, sent now, after so many data records.
+    /// Returns the bytes with the current time and this sequence number.
     pub(super) fn stamped(&mut self, sequence: u32) -> &[u8] {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let seconds = now.map_or(0, |now| now.as_secs() & 0xffff_ffff);
@@ -119,17 +119,17 @@ impl Message {
     }
 }
 
-/// A message that grows.
+/// A message under construction.
 #[derive(Debug, Default)]
 struct Open {
     bytes: Vec<u8>,
     records: u32,
-    /// Where the last set starts, and its id.
+    /// The start and the id of the last set.
     set: Option<(usize, u16)>,
 }
 
 impl Open {
-    /// How long it is with the header of a set of this id.
+    /// The length in bytes including the header of a set with this id.
     fn length(&self, id: u16) -> usize {
         let start = self.bytes.len().max(HEADER);
         match self.set {

@@ -14,10 +14,10 @@ pub use udp::UdpExporter;
 use super::Error;
 use message::Composer;
 
-/// As long as a message may be; who reads files has room.
+/// The longest message of the format, because a reader of files needs no shorter ones.
 const MAX_FILE_MESSAGE: usize = 65_535;
 
-/// The messages of a file, one after the other.
+/// Encodes the messages of a file.
 #[derive(Debug)]
 pub(super) struct FileMessages {
     composer: Composer,
@@ -32,7 +32,7 @@ impl FileMessages {
         })
     }
 
-    /// The bytes of a batch, with the templates that it needs first.
+    /// The bytes of a batch, preceded by the templates that it needs.
     pub(super) fn bytes(&mut self, batch: &RecordBatch) -> Vec<u8> {
         let mut bytes = Vec::new();
         for mut message in self.composer.compose(batch) {

@@ -1,4 +1,4 @@
-//! IPFIX over TCP (RFC 7011, section 10.4). What a connection's end leaves unacknowledged is sent again
+//! IPFIX over TCP (RFC 7011, section 10.4). Messages that were unacknowledged when a connection ended are sent again
 //! over the next one.
 
 use std::collections::VecDeque;
@@ -16,11 +16,11 @@ use super::message::{Composer, Message};
 use crate::sink::dial::dial;
 use crate::sink::{Error, Mode, Sink};
 
-/// Longest message: long enough to pay for its header, short enough to be sent again.
+/// The maximum message length in bytes: long enough to amortize the header, short enough to be sent again.
 const MAX_MESSAGE: usize = 16_384;
-/// Between two attempts to connect.
+/// The interval between attempts to connect.
 const RETRY: Duration = Duration::from_millis(250);
-/// Messages that wait for a collector that is gone; beyond it, live rows are lost.
+/// The maximum number of messages that wait for an unreachable collector. A live run loses further rows.
 const MAX_QUEUED_MESSAGES: usize = 256;
 
 /// Sends rows to a collector over TCP.
@@ -31,7 +31,7 @@ pub struct TcpExporter {
     mode: Mode,
     link: Option<Link>,
     tried: Instant,
-    /// Sent and not acknowledged, then not sent.
+    /// Messages sent but unacknowledged, followed by messages not sent yet.
     waiting: VecDeque<Waiting>,
     lost: u64,
 }
@@ -39,22 +39,22 @@ pub struct TcpExporter {
 #[derive(Debug)]
 struct Waiting {
     message: Message,
-    /// Where it ends among the bytes of the connection it was sent over.
+    /// The position of its end in the byte stream of the connection that carried it.
     end: Option<u64>,
 }
 
-/// A connection: to the collector, a transport session of its own.
+/// A connection. To the collector, each one is a separate transport session.
 #[derive(Debug)]
 struct Link {
     stream: TcpStream,
     sequence: u32,
     written: u64,
-    /// Templates sent.
+    /// The number of templates sent.
     templates: usize,
 }
 
 impl TcpExporter {
-    /// `collector` is `HOST:PORT`, and must be there.
+    /// Connects to a collector at `HOST:PORT`, which must be reachable.
     pub fn connect(
         collector: &str,
         schema: &Schema,
@@ -78,7 +78,7 @@ impl TcpExporter {
         self.link.is_some()
     }
 
-    /// Sends what waits as far as there is a connection; connects again where it is time.
+    /// Sends the waiting messages if there is a connection. Reconnects when an attempt is due.
     fn send(&mut self) -> io::Result<()> {
         self.settle();
         if self.link.as_ref().is_some_and(Link::has_ended) {
@@ -107,7 +107,7 @@ impl TcpExporter {
         }
         link.templates = self.composer.known();
         for waiting in self.waiting.iter_mut().filter(|one| one.end.is_none()) {
-            // Where it would end, also if only its beginning leaves.
+            // The end of the complete message, even if only a part of it is written.
             let end = link.written + waiting.message.len() as u64;
             waiting.end = Some(end);
             link.send(&mut waiting.message)?;
@@ -115,7 +115,7 @@ impl TcpExporter {
         Ok(())
     }
 
-    /// Forgets what the collector's kernel has acknowledged.
+    /// Removes the messages that the collector's kernel has acknowledged.
     fn settle(&mut self) {
         let Some(link) = &self.link else { return };
         let acknowledged = link.acknowledged();
@@ -125,14 +125,14 @@ impl TcpExporter {
         }
     }
 
-    /// Ends the connection; what it did not carry is to be sent again.
+    /// Drops the connection. Messages that it did not deliver will be sent again.
     fn drop_link(&mut self) {
         self.settle();
         self.link = None;
         self.waiting.iter_mut().for_each(|one| one.end = None);
     }
 
-    /// Tries again until everything is sent, and `also` holds, or patience ends.
+    /// Retries until everything is sent and `also` holds, or until the timeout.
     fn insist(&mut self, also: impl Fn(&Self) -> bool) -> io::Result<()> {
         let since = Instant::now();
         loop {
@@ -160,7 +160,7 @@ impl TcpExporter {
 impl Sink for TcpExporter {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         if self.mode == Mode::Live && self.waiting.len() > MAX_QUEUED_MESSAGES {
-            // The newest are lost: what waits is sent in order.
+            // The newest rows are lost, because the waiting messages are sent in order.
             let _ = self.send();
             if self.waiting.len() > MAX_QUEUED_MESSAGES {
                 self.lost += batch.num_rows() as u64;
@@ -206,7 +206,7 @@ impl Link {
 
     fn send(&mut self, message: &mut Message) -> io::Result<()> {
         let bytes = message.stamped(self.sequence);
-        // Counted first: of what is written in part, the kernel knows what is not acknowledged.
+        // Counted before the write: the kernel reports what is unacknowledged even after a partial write.
         let mut left = bytes;
         while !left.is_empty() {
             match self.stream.write(left) {
@@ -223,13 +223,13 @@ impl Link {
         Ok(())
     }
 
-    /// Bytes that the collector's kernel has said it has. Also known of a connection that has died.
+    /// Bytes acknowledged by the collector's kernel. This is also known after the connection has failed.
     fn acknowledged(&self) -> u64 {
         let waiting = sys::socket::unacknowledged(self.stream.as_fd());
         waiting.map_or(0, |waiting| self.written.saturating_sub(waiting))
     }
 
-    /// Whether the collector has closed it. Collectors say nothing else.
+    /// Whether the collector has closed the connection. Collectors send nothing, so readable data can only be the end.
     fn has_ended(&self) -> bool {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
         match recv(self.stream.as_raw_fd(), &mut [0], flags) {

@@ -1,4 +1,4 @@
-//! IPFIX over UDP (RFC 7011, section 10.3): templates again and again, and nobody says what arrived.
+//! IPFIX over UDP (RFC 7011, section 10.3). Templates are repeated, because delivery is not acknowledged.
 
 use std::io;
 use std::net::UdpSocket;
@@ -11,12 +11,12 @@ use arrow_schema::Schema;
 use super::message::{Composer, Message};
 use crate::sink::{Error, Sink};
 
-/// What fits an Ethernet frame behind the longest IP and UDP headers, and some encapsulation.
+/// Fits an Ethernet frame with the longest IP and UDP headers and some encapsulation.
 const MAX_MESSAGE: usize = 1400;
-/// Templates are sent again after so many messages or so long, whatever comes first.
+/// Templates are sent again after this many messages or this time, whichever comes first.
 const REFRESH_MESSAGES: u32 = 256;
 const REFRESH: Duration = Duration::from_secs(10);
-/// Messages that are sent without a pause: a collector's socket holds about 90 by default.
+/// Messages sent without a pause. A collector's socket holds about 90 by default.
 const BURST: u32 = 16;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,16 +27,16 @@ pub struct UdpExporter {
     collector: String,
     composer: Composer,
     sequence: u32,
-    /// Messages since the templates were sent, and when that was.
+    /// The number of messages since the templates were last sent, and the time of that.
     since: (u32, Instant),
     burst: u32,
-    /// Data records of the message that was sent last.
+    /// The number of data records in the last message.
     last_records: u32,
     lost: u64,
 }
 
 impl UdpExporter {
-    /// `collector` is `HOST:PORT`.
+    /// Sends to a collector at `HOST:PORT`.
     pub fn connect(collector: &str, schema: &Schema, domain: u32) -> Result<Self, Error> {
         let composer = Composer::new(schema, MAX_MESSAGE, domain)?;
         let socket = connect(collector).map_err(Error::address(collector))?;
@@ -62,7 +62,7 @@ impl UdpExporter {
         }
     }
 
-    /// Sends a message. That the one before reached nobody is told to whoever sends next.
+    /// Sends a message. The kernel reports an undelivered message as an error of the next send.
     fn send(&mut self, mut message: Message) {
         self.pace();
         let bytes = message.stamped(self.sequence);
@@ -72,7 +72,7 @@ impl UdpExporter {
             sent = self.socket.send(bytes);
         }
         self.since.0 += 1;
-        // Lost ones are counted too, so that the collector sees the gap.
+        // Lost records count as well, so that the collector detects the gap.
         self.sequence = self.sequence.wrapping_add(message.records);
         match sent {
             Ok(_) => self.last_records = message.records,
@@ -103,7 +103,7 @@ impl Sink for UdpExporter {
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        // An answer to the last message that nobody has asked for yet.
+        // A pending error refers to the last message.
         if let Ok(Some(_)) = self.socket.take_error() {
             self.lost += u64::from(std::mem::take(&mut self.last_records));
         }

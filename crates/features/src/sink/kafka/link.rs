@@ -1,4 +1,4 @@
-//! A connection to the brokers that lead a topic's partitions. Whoever uses it waits for each answer.
+//! A connection to the leaders of a topic's partitions. The caller blocks until each answer.
 
 use std::fmt;
 use std::io;
@@ -17,9 +17,9 @@ use super::partition::partition;
 use crate::sink::dial::dial;
 use crate::sink::message::Message;
 
-/// For all that a connection needs, and for each answer.
+/// The timeout for connecting and for each answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// A broker's own limit for a batch is 1 MiB, unless it was told another.
+/// The default batch limit of a broker is 1 MiB.
 const MAX_BATCH_BYTES: usize = 900_000;
 
 pub(super) struct Link {
@@ -27,26 +27,26 @@ pub(super) struct Link {
     partitions: Vec<PartitionClient>,
 }
 
-/// Why messages are not stored.
+/// The reason that messages were not stored.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// A broker is gone, or not ready: another attempt may work.
+    /// A broker is unreachable or not ready. Another attempt may succeed.
     Passing(io::Error),
-    /// What the broker has said does not change.
+    /// The broker's answer is permanent.
     Lasting(io::Error),
 }
 
-/// What became of messages.
+/// The result of sending messages.
 #[derive(Debug)]
 pub(super) struct DeliveryReport {
-    /// Of each, in order, whether it is stored for sure.
+    /// Whether each message, in order, is known to be stored.
     pub(super) confirmed: Vec<bool>,
     pub(super) fault: Option<Fault>,
 }
 
 impl Link {
     pub(super) fn connect(broker: &str, topic: &str) -> Result<Self, Fault> {
-        // The client's own words for a broker that is not there are long.
+        // The client's own message for an unreachable broker is long, so check the connection first.
         drop(dial(broker).map_err(Fault::Passing)?);
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Fault::Passing)?;
@@ -94,7 +94,7 @@ async fn partitions(broker: &str, topic: &str) -> Result<Vec<PartitionClient>, F
         .map_err(fault)?;
     let topics = client.list_topics().await.map_err(fault)?;
     let Some(found) = topics.into_iter().find(|found| found.name == topic) else {
-        // A broker that has just started does not know its topics yet.
+        // A broker that has just started may not know its topics yet.
         let what = "the broker has no such topic; create it first";
         return Err(Fault::Passing(io::Error::new(
             io::ErrorKind::NotFound,
@@ -159,7 +159,7 @@ async fn in_time<T>(what: impl Future<Output = Result<T, Fault>>) -> Result<T, F
     }
 }
 
-/// Little: rows wait outside, where a stop and the counters are looked after.
+/// A short backoff: retries happen in the caller, which also handles a stop and the counters.
 fn backoff() -> BackoffConfig {
     BackoffConfig {
         init_backoff: Duration::from_millis(20),

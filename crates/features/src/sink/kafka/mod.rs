@@ -1,7 +1,7 @@
-//! Kafka: a message for each row, kept until every replica in sync has it.
+//! Kafka: sends a message for each row and keeps it until all in-sync replicas have stored it.
 //!
-//! At least once: what a broker has not confirmed is sent again. Messages have their flow's id as key, so
-//! rows of one flow are in one partition, in order.
+//! Delivery is at least once: unconfirmed messages are sent again. The key of a message is its flow's id, so the
+//! rows of a flow are in one partition, in order.
 
 mod link;
 mod partition;
@@ -19,14 +19,14 @@ use super::{Error, Mode, Sink};
 use link::{Fault, Link};
 
 const PORT: u16 = 9092;
-/// Between two attempts to connect.
+/// The interval between attempts to connect.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long a run that loses nothing waits for its brokers, and any run for the last confirmations. A
-/// broker that has just started takes a while until it leads its partitions.
+/// How long a lossless run waits for its brokers, and any run for the last confirmations. A broker that has just
+/// started takes a while until it leads its partitions.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Messages that are sent at a time.
+/// The number of messages sent at a time.
 const WINDOW: usize = 1024;
-/// Rows that wait for brokers that are gone; beyond it, live ones are lost.
+/// The maximum number of rows that wait for unreachable brokers. A live run loses further rows.
 const MAX_QUEUED_ROWS: usize = 16_384;
 
 /// Sends rows to a topic.
@@ -36,13 +36,13 @@ pub struct KafkaSink {
     mode: Mode,
     link: Option<Link>,
     tried: Instant,
-    /// Not confirmed yet, in order.
+    /// Unconfirmed messages, in order.
     waiting: VecDeque<Message>,
     lost: u64,
 }
 
 impl KafkaSink {
-    /// `address` is `HOST[:PORT]/TOPIC`: a broker that is there, and a topic that it knows.
+    /// Connects to `HOST[:PORT]/TOPIC`: a reachable broker and an existing topic.
     pub fn connect(address: &str, mode: Mode) -> Result<Self, Error> {
         let wrong = || Error::NoTopic(nats::without_secrets(address));
         let (broker, topic) = address.split_once('/').ok_or_else(wrong)?;
@@ -68,7 +68,7 @@ impl KafkaSink {
         Ok(sink)
     }
 
-    /// Sends what waits, a window at a time, until there is none or a fault.
+    /// Sends the waiting messages, a window at a time, until none is left or a fault occurs.
     fn work(&mut self) -> Result<(), Fault> {
         while !self.waiting.is_empty() {
             let mut link = match self.link.take() {
@@ -105,7 +105,7 @@ impl KafkaSink {
         Ok(link)
     }
 
-    /// Works until nothing waits, or patience ends.
+    /// Sends until no message waits, or the delivery timeout expires.
     fn insist(&mut self) -> Result<(), Error> {
         let since = Instant::now();
         loop {
@@ -122,7 +122,7 @@ impl KafkaSink {
         }
     }
 
-    /// What a live run does, which does not wait: what will never be taken is lost.
+    /// Sends without waiting, for a live run. Messages that will never be accepted are lost.
     fn try_work(&mut self) {
         if let Err(Fault::Lasting(_)) = self.work() {
             self.lost += u64::try_from(self.waiting.len()).unwrap_or(0);
@@ -139,7 +139,7 @@ impl KafkaSink {
 impl Sink for KafkaSink {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         if self.mode == Mode::Live && self.waiting.len() + batch.num_rows() > MAX_QUEUED_ROWS {
-            // The newest are lost: what waits is sent in order.
+            // The newest rows are lost, because the waiting messages are sent in order.
             self.lost += u64::try_from(batch.num_rows()).unwrap_or(0);
         } else {
             self.waiting.extend(messages(batch)?);

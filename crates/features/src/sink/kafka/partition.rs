@@ -1,7 +1,7 @@
-//! Which partition a key belongs to: as Kafka's own clients choose it, so that consumers who join topics
-//! by key find both sides in partitions of one number.
+//! The partition of a key, chosen as by Kafka's own clients. Consumers that join topics by key thus find both sides in
+//! partitions with the same number.
 
-/// Of a topic with so many partitions.
+/// The partition of a key in a topic with `partitions` partitions.
 pub(super) fn partition(key: &[u8], partitions: usize) -> usize {
     let positive = murmur2(key) & 0x7fff_ffff;
     positive as usize % partitions.max(1)

@@ -9,8 +9,8 @@
 #include "packet.h"
 #include "transport.h"
 
-/* The twin's MOST_STEPS. */
-#define FILTER_MOST_STEPS 2048
+/* The twin's MAX_STEPS. */
+#define FILTER_MAX_STEPS 2048
 #define FILTER_PORT_WORDS 1024
 
 /* Set in a target that is an end: of a class of packets, or of those that the filter is false for.
@@ -161,7 +161,7 @@ static __always_inline __u32 filter_class(const struct packet *p)
 {
 	struct filtering f = { .packet = p };
 
-	bpf_loop(FILTER_MOST_STEPS, next_filter_step, &f, 0);
+	bpf_loop(FILTER_MAX_STEPS, next_filter_step, &f, 0);
 	return f.walk.at & ~FILTER_END;
 }
 

@@ -89,7 +89,7 @@ struct packet {
 _Static_assert(sizeof(struct flow_key) == 40, "no implicit padding");
 _Static_assert(sizeof(struct packet) == 120, "no implicit padding");
 
-/* Why a frame has no packet: features::counters::Refused in its order, less what no device sends,
+/* Why a frame has no packet: features::counters::Rejection in its order, less what no device sends,
  * then what only this dissector refuses.
  */
 enum refusal {

@@ -10,8 +10,8 @@
 #include "flow_hash.h"
 #include "limit.h"
 
-/* The twin's MOST_TIERS. */
-#define MOST_TIERS 15
+/* The twin's MAX_TIERS. */
+#define MAX_TIERS 15
 
 /* The sampling rate as a fraction. */
 struct rate {
@@ -33,7 +33,7 @@ const volatile __u8 filtering = 0;
 const volatile __u8 sample_flows = 1;
 const volatile __u64 sample_seed = 0;
 /* Of packets of no tier, then of each tier. */
-const volatile struct rate sample_rates[1 + MOST_TIERS] = {};
+const volatile struct rate sample_rates[1 + MAX_TIERS] = {};
 
 /* A hash that is the same for both directions, and independent of VLAN ids in the key. */
 static __always_inline __u64 sample_flow_hash(const struct flow_key *key, __u64 seed)
@@ -77,7 +77,7 @@ __noinline int select_packet(struct packet *p)
 		return FATE_FILTERED;
 	if (filtering)
 		class = filter_class(p);
-	if (class > MOST_TIERS)
+	if (class > MAX_TIERS)
 		return FATE_FILTERED;
 	kept = sample_rates[class].kept;
 	of = sample_rates[class].of;

@@ -43,7 +43,7 @@ impl Compiler {
         for step in &mut self.steps {
             for target in [&mut step.on_true, &mut step.on_false] {
                 if let Target::Step(at) = target {
-                    // There are at most MOST_STEPS.
+                    // There are at most MAX_STEPS.
                     *at = u16::try_from(last).unwrap_or(u16::MAX) - *at;
                 }
             }

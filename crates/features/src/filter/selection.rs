@@ -11,7 +11,7 @@ use super::sample::{Rate, Unit};
 use super::{Error, parse};
 use crate::dissect::Packet;
 
-/// Classes of packets besides the base: MOST_TIERS of bpf/sample.h.
+/// Classes of packets besides the base: MAX_TIERS of bpf/sample.h.
 pub(crate) const MAX_TIERS: usize = 15;
 
 /// The rules of a selection. The default keeps everything.

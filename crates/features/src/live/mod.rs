@@ -204,9 +204,9 @@ impl Plan {
 
 /// Half of the CPUs, because the others process incoming traffic. The number is capped, because more workers contend.
 fn half_the_cpus() -> usize {
-    const MAX_ERRORS: usize = 4;
+    const MAX_WORKERS: usize = 4;
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    (cpus / 2).clamp(1, MAX_ERRORS)
+    (cpus / 2).clamp(1, MAX_WORKERS)
 }
 
 /// The link type of frames from a device of this ARP hardware type.

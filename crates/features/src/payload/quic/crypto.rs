@@ -5,7 +5,7 @@ use super::super::tls::{self, ClientHello, MAX_HELLO, Reason, Transport};
 /// Pieces of a message that do not touch each other. Browsers send some ten, out of order.
 const MAX_PIECES: usize = 64;
 
-/// The bytes of a ClientHello that have come, up to [`LONGEST`].
+/// The bytes of a ClientHello that have come, up to `MAX_HELLO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CryptoStream {
     /// Up to the end of the last piece; what has not come is zero.

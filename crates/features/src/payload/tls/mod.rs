@@ -153,7 +153,7 @@ impl Accumulator {
         }
     }
 
-    /// Bytes of memory it owns: at most `LONGEST`.
+    /// Bytes of memory it owns: at most `MAX_HELLO`.
     pub fn capacity(&self) -> usize {
         self.message.capacity()
     }

@@ -4,7 +4,7 @@
 use router::{routes, rules};
 
 const BOTH6: &str = "::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe";
-const NESTED: &str = "test:1: recursion limit exceeded";
+const NESTING_DEPTH: &str = "test:1: recursion limit exceeded";
 const LONG: &str = "a line of more than 1 MiB";
 
 fn long() -> String {
@@ -33,7 +33,7 @@ fn routes_that_ask_for_much_are_refused_at_their_line() {
         (
             "ip-route-json",
             format!("[{{\"dst\":{}", nested()).into(),
-            NESTED.into(),
+            NESTING_DEPTH.into(),
         ),
         (
             "bird",
@@ -43,7 +43,7 @@ fn routes_that_ask_for_much_are_refused_at_their_line() {
         (
             "frr-json",
             format!("{{\"10.0.0.0/8\":{}", nested()).into(),
-            NESTED.into(),
+            NESTING_DEPTH.into(),
         ),
         (
             "pfx2as",

@@ -1,9 +1,9 @@
-//! Parquet, Arrow, CSV and JSON files of rows to score.
+//! Parquet and Arrow files of rows to score.
 #![no_main]
 
 use std::cell::RefCell;
 
-use features::saved::SavedRows;
+use features::row_file::SavedRows;
 use libfuzzer_sys::fuzz_target;
 use lowroad_fuzz::InputFile;
 

@@ -20,10 +20,10 @@ columns = [
 ]
 "#;
 
-/// A folder in memory with a manifest for two classes and one for three. libFuzzer ends without destructors, so the
-/// folder is that of the whole run.
+/// A folder with a manifest for two classes and one for three. libFuzzer ends without destructors, so the folder is
+/// among what git ignores.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new("/dev/shm/lowroad-fuzz");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/target/trees"));
     std::fs::create_dir_all(folder).unwrap();
     for classes in 2..=3 {
         let names: String = (0..classes)

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A file in memory, for parsers that take a path. Each input replaces the content of the last one.
 #[derive(Debug)]
@@ -18,12 +20,7 @@ impl InputFile {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "it makes a system call")]
     pub fn new() -> Self {
-        // SAFETY: the name is a C string, and the descriptor is new and owned by the file alone.
-        let file = unsafe {
-            let descriptor = libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(descriptor >= 0, "memfd_create");
-            File::from_raw_fd(descriptor)
-        };
+        let file = File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC).unwrap());
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         Self { file, path }
     }

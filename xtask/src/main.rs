@@ -62,6 +62,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         });
     }
+    if fuzz::is_compiler() {
+        return fuzz::compile().unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        });
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match dispatch(&arguments) {

@@ -23,7 +23,7 @@ const DEFAULT_SECONDS: u32 = 10;
 /// The variable under which this program is rustc.
 const COMPILER: &str = "LOWROAD_FUZZ_COMPILER";
 /// The crates to instrument: those that `fuzz/Cargo.toml` names. None of them is linked into a build script.
-const INSTRUMENTED: [&str; 10] = [
+const PARSER_CRATES: [&str; 10] = [
     "control",
     "experiment",
     "features",
@@ -169,7 +169,7 @@ fn is_instrumented(arguments: &[OsString]) -> bool {
         .as_deref()
         .and_then(|folder| folder.strip_prefix(crate::root()).ok());
     let name = own.and_then(|folder| folder.file_name()?.to_str());
-    name.is_some_and(|name| INSTRUMENTED.contains(&name))
+    name.is_some_and(|name| PARSER_CRATES.contains(&name))
         && !arguments.iter().any(|word| word == "build_script_build")
 }
 

@@ -22,10 +22,9 @@ const FOLDER: &str = "fuzz";
 const DEFAULT_SECONDS: u32 = 10;
 /// The variable under which this program is rustc.
 const COMPILER: &str = "LOWROAD_FUZZ_COMPILER";
-/// The crates to instrument: those that `fuzz/Cargo.toml` names. None of them is linked into a build script.
-const PARSER_CRATES: [&str; 10] = [
+/// The crates to instrument: those that `fuzz/Cargo.toml` names, and the parser of their settings. None of them is linked into a build script.
+const PARSER_CRATES: [&str; 9] = [
     "control",
-    "experiment",
     "features",
     "fuzz",
     "nats",

@@ -6,6 +6,7 @@ mod agent;
 mod check;
 mod dist;
 mod folder;
+mod fuzz;
 mod guest;
 mod inventory;
 mod lint;
@@ -34,6 +35,8 @@ usage: cargo xtask VERB
   dist [OPTION..]    builds the programs that are handed out and packs them, into target/packages/; `dist help` names
                      the options
   weight [WHAT]      what is linked, sizes, build times, against limits; `weight help` names them
+  fuzz [--seconds N] [TARGET..]
+                     fuzzes the parsers with libFuzzer, each target for N seconds
   agent              builds netbench's agent, static, into target/
   guest [--full | --package CRATE]
                      boots Debian's 6.1 kernel and runs the tests of the guest there
@@ -55,6 +58,12 @@ impl std::error::Error for Usage {}
 fn main() -> ExitCode {
     if lint::is_compiler() {
         return lint::compile().unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        });
+    }
+    if fuzz::is_compiler() {
+        return fuzz::compile().unwrap_or_else(|error| {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         });
@@ -82,6 +91,7 @@ fn dispatch(arguments: &[&str]) -> Result<Tally> {
         ["test", options @ ..] => test::run(&test::Options::parse(options)?),
         ["dist", arguments @ ..] => dist::run(arguments),
         ["weight", arguments @ ..] => weight::run(arguments),
+        ["fuzz", arguments @ ..] => fuzz::run(arguments),
         ["inventory"] => test::inventory(),
         ["agent"] => agent::build(false).map(|_| Tally::default()),
         ["guest"] => guest::run(&Scope::Workspace, false),

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::Usage;
 use crate::agent;
 use crate::check;
+use crate::fuzz;
 use crate::guest;
 use crate::inventory::{self, Inventory};
 use crate::lint;
@@ -142,6 +143,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     }
     if everything && options.full {
         stage(&mut tally, "64-bit ARM", aarch64::test)?;
+        stage(&mut tally, "fuzz targets", fuzz::run_all)?;
     }
     tally.close();
     Ok(tally)

@@ -1,0 +1,16 @@
+//! Files of firewall rules, by their content and as each format.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use router::rules::{Format, Options, read};
+
+fuzz_target!(|input: &[u8]| {
+    let formats = Format::ALL.iter().copied().map(Some);
+    for format in formats.chain([None]) {
+        let options = Options {
+            format,
+            ..Options::default()
+        };
+        let _ = read("fuzz", input, &options);
+    }
+});

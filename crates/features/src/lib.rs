@@ -3,6 +3,7 @@
 //! A frame is dissected, its packet is counted under a flow, and an ended flow is a row of a schema.
 //! Where frames come from is the datapaths' business, where rows go is the sinks'.
 
+pub mod anonymize;
 pub mod batch;
 pub mod column;
 mod column_builder;

@@ -1,12 +1,11 @@
-//! Pseudonyms for addresses and identifiers, so that rows can be given away: prefix-preserving ones for IP addresses
-//! (Crypto-PAn), others for hardware addresses and flows. What a row says beside these stays as it is.
+//! Pseudonyms for what identifies a host in rows, so that rows can be shared: prefix-preserving ones for IP addresses
+//! (Crypto-PAn), keyed ones for hardware addresses, flows, tunnels and names. The other columns stay as they are.
 
 mod crypto_pan;
+mod key;
 mod pseudonyms;
 mod rows;
 
+pub use key::{KEY_BYTES, Key, KeyError};
 pub use pseudonyms::Pseudonyms;
 pub use rows::RowAnonymizer;
-
-/// Bytes of a key: half of it is AES's, the other half fills blocks.
-pub const KEY_BYTES: usize = 32;

@@ -132,7 +132,9 @@ pub enum Error {
     LinkTypes,
     #[error("scoring: {0}")]
     Scores(String),
-    #[error("--anonymize: a value is not of its column's kind, and has no pseudonym")]
+    #[error(
+        "--anonymize: a value is not of its column's kind and has no pseudonym; its batch is not written"
+    )]
     Pseudonyms,
     #[error("labels: the type of column {0} is not supported")]
     Labels(String),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use features::anonymize::{KEY_BYTES, Pseudonyms, RowAnonymizer};
+use features::anonymize::{Key, Pseudonyms, RowAnonymizer};
 use features::labels::{Error as LabelError, Labeller, Labels, labelled_schema};
 use features::schema::Schema;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
@@ -31,7 +31,8 @@ pub(super) struct Output {
     /// CIC-IDS2017, UNSW-NB15 or CTU-13
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Give addresses and flow ids pseudonyms by the key of 32 bytes in this file, which only its owner can read
+    /// Replace addresses, names, flow and tunnel ids by pseudonyms, with the key of 32 bytes or 64 hexadecimal digits in
+    /// this file, which only its owner can open
     #[arg(long, value_name = "KEYFILE")]
     anonymize: Option<PathBuf>,
     /// Leave columns of the schema out
@@ -95,7 +96,7 @@ impl Output {
         labels.is_some_and(|labels| is_same(labels, path))
     }
 
-    /// Whether rows have pseudonyms in the place of addresses.
+    /// Whether rows have pseudonyms instead of addresses.
     pub(super) fn is_anonymized(&self) -> bool {
         self.anonymize.is_some()
     }
@@ -158,7 +159,7 @@ impl Output {
         Ok(Box::new(labeller))
     }
 
-    /// The output, with pseudonyms where there is a key for them. Labels come before: they are found by addresses.
+    /// The output, with pseudonyms where there is a key. Labels come before: they are joined by addresses.
     fn open_anonymized(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
         let Some(path) = &self.anonymize else {
             return self.open_plain(schema, mode);
@@ -220,15 +221,10 @@ impl Output {
 
 /// The pseudonyms by the key in a file.
 fn pseudonyms(path: &Path) -> Result<Pseudonyms, Failure> {
-    let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));
-    let key = process::secret::read_bytes(path).map_err(|error| refuse(error.to_string()))?;
-    let key = key.as_slice().try_into().map_err(|_| {
-        refuse(format!(
-            "has {} bytes, and a key has {KEY_BYTES}: make one with head -c {KEY_BYTES} /dev/urandom",
-            key.len()
-        ))
-    })?;
-    Ok(Pseudonyms::new(key))
+    let refuse = |why: &str| Failure::Input(format!("{}: {why}", path.display()));
+    let bytes = process::secret::read_bytes(path).map_err(|error| refuse(&error.to_string()))?;
+    let key = Key::read(&bytes).map_err(|error| refuse(&error.to_string()))?;
+    Ok(Pseudonyms::new(&key))
 }
 
 impl From<FormatName> for Format {

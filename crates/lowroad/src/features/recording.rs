@@ -55,8 +55,7 @@ impl PcapOut {
             return Err(Failure::Input(what.to_owned()));
         }
         if rows.is_anonymized() {
-            let what =
-                "--anonymize is for rows: --pcap-out would write the packets with their addresses";
+            let what = "--anonymize is for rows, and --pcap-out would write packets with their addresses: leave one of them out";
             return Err(Failure::Input(what.to_owned()));
         }
         if rows.has_labels(path) {

@@ -1,4 +1,4 @@
-//! The real binary giving rows pseudonyms: every schema with addresses, and what would tell whose the rows are.
+//! The real binary replacing what identifies hosts in rows: every schema and file format, and what is refused.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -11,7 +11,10 @@ use packet::build;
 use packet::pcap::{ETHERNET, Writer};
 use serde_json::Value;
 
-/// Conversations over IPv4 and IPv6, and all of their addresses as rows would have them.
+/// A query for host.example.
+const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04host\x07example\0\0\x01\0\x01";
+
+/// Conversations over IPv4 and IPv6, and a name.
 fn capture() -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), ETHERNET).unwrap();
     for (at, (client, server)) in (0..).zip([
@@ -23,15 +26,16 @@ fn capture() -> Vec<u8> {
             (client.parse().unwrap(), server.parse().unwrap());
         for (from, to) in [(client, server), (server, client)] {
             let time = 1_577_836_800_000_000_000 + 1_000_000 * at;
-            writer.write(time, &build::udp(from, to).frame()).unwrap();
+            let packet = build::udp(from, to).payload(QUERY);
+            writer.write(time, &packet.frame()).unwrap();
         }
     }
     writer.finish().unwrap()
 }
 
-const TELLING: [&str; 3] = ["198.51.100.", "2001:db8:", "02:00:00:00:00:0"];
+/// Texts that identify the hosts of the capture.
+const HOST_TEXTS: [&str; 4] = ["198.51.100.", "2001:db8:", "02:00:00:00:00:0", "example"];
 const LABELS: &str = "src_ip,label\n198.51.100.1,benign\n2001:db8::1,scan\n";
-const WITHOUT: &str = "tls_sni,dns_name";
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -70,26 +74,27 @@ fn rows(folder: &Path, arguments: &[&str]) -> (String, Vec<BTreeMap<String, Valu
 }
 
 #[test]
-fn rows_of_every_schema_tell_no_address_and_all_else() {
+fn rows_of_every_schema_have_pseudonyms() {
     let folder = folder();
     let common = ["--labels", "labels.csv", "--schema"];
-    for (schema, without, columns) in [
-        ("flow.v1", WITHOUT, 5),
-        ("cic.v1", "Label", 3),
-        ("nfstream.v1", "vlan_id", 7),
-        ("tree.v1", "fwd_tos", 3),
-        ("ipfix", "vlanId", 7),
-        ("packet.v1", "ttl", 5),
+    for (schema, columns) in [
+        ("flow.v1", 6),
+        ("conn.v1", 5),
+        ("cic.v1", 3),
+        ("nfstream.v1", 7),
+        ("tree.v1", 3),
+        ("ipfix", 7),
+        ("packet.v1", 5),
     ] {
-        let arguments = [&common[..], &[schema, "--without", without]].concat();
+        let arguments = [&common[..], &[schema]].concat();
         let (_, plain) = rows(folder.path(), &arguments);
         let run = |key: &'static str| {
             let arguments = [&arguments[..], &["--anonymize", key]].concat();
             rows(folder.path(), &arguments)
         };
         let (text, found) = run("key");
-        for telling in TELLING {
-            assert!(!text.contains(telling), "{schema}: {text}");
+        for text_of_host in HOST_TEXTS {
+            assert!(!text.contains(text_of_host), "{schema}: {text}");
         }
         assert_eq!(run("key").0, text, "{schema}");
         assert_ne!(run("other").0, text, "{schema}");
@@ -109,7 +114,7 @@ fn rows_of_every_schema_tell_no_address_and_all_else() {
     }
 }
 
-/// The servers and clients of one network are in one network.
+/// Hosts of one network have pseudonyms in one network.
 fn prefixes_are_kept(schema: &str, rows: &[BTreeMap<String, Value>]) {
     let text = |row: &BTreeMap<String, Value>, names: [&str; 3]| {
         let mut values = names.iter().filter_map(|name| row.get(*name)?.as_str());
@@ -133,64 +138,80 @@ fn prefixes_are_kept(schema: &str, rows: &[BTreeMap<String, Value>]) {
     }
 }
 
+/// Formats whose bytes show a value as it is.
 #[test]
-fn what_would_tell_whose_the_rows_are_is_refused() {
+fn files_of_other_formats_have_pseudonyms() {
+    let folder = folder();
+    for (out, schema) in [
+        ("out.csv", "flow.v1"),
+        ("out.arrow", "flow.v1"),
+        ("out.ipfix", "ipfix"),
+    ] {
+        let write = |arguments: &[&str]| {
+            let common = ["--schema", schema, "-o", out];
+            let output = features(folder.path(), &[&common, arguments].concat());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{out}: {said}");
+            fs::read(folder.path().join(out)).unwrap()
+        };
+        // As text, or as an information element of IPFIX.
+        let patterns: [&[u8]; 2] = match schema {
+            "ipfix" => [&[198, 51, 100, 1], &[0x20, 0x01, 0x0d, 0xb8]],
+            _ => [b"198.51.100.", b"2001:db8:"],
+        };
+        let has = |bytes: &[u8]| {
+            patterns.map(|pattern| bytes.windows(pattern.len()).any(|window| window == pattern))
+        };
+        assert_eq!(has(&write(&[])), [true; 2], "{out}");
+        assert_eq!(has(&write(&["--anonymize", "key"])), [false; 2], "{out}");
+    }
+}
+
+#[test]
+fn hexadecimal_keys_are_the_same_keys() {
+    let folder = folder();
+    let digits = "07".repeat(32) + "\n";
+    key(folder.path(), "digits", digits.as_bytes(), 0o600);
+    let run = |key| rows(folder.path(), &["--anonymize", key]).0;
+    assert_eq!(run("digits"), run("key"));
+}
+
+#[test]
+fn keys_bits_and_packets_are_refused() {
     let folder = folder();
     key(folder.path(), "open", &[7; 32], 0o644);
-    key(folder.path(), "short", &[7; 31], 0o600);
+    key(folder.path(), "short", &[b'7'; 31], 0o600);
+    let pcap_out = ["--anonymize", "key", "--pcap-out", "out.pcap"];
     for (arguments, what) in [
         (
-            &["--anonymize", "key"][..],
-            "no pseudonyms for these columns, which may tell whose the rows are: tls_sni,",
+            &["--anonymize", "key", "--schema", "nprint.v1"][..],
+            "the bits of headers hold addresses, which have no pseudonyms there; choose another schema",
         ),
         (
-            &["--anonymize", "key", "--schema", "nprint.v1"],
-            "whose the rows are: bits",
+            &pcap_out,
+            "--pcap-out would write packets with their addresses: leave one of them out",
         ),
         (
-            &[
-                "--anonymize",
-                "key",
-                "--schema",
-                "cic.v1",
-                "--pcap-out",
-                "out.pcap",
-            ],
-            "--pcap-out would write the packets with their addresses",
-        ),
-        (
-            &["--anonymize", "open", "--schema", "cic.v1"],
+            &["--anonymize", "open"],
             "open: others can open the file; chmod 600 it",
         ),
         (
-            &["--anonymize", "short", "--schema", "cic.v1"],
-            "short: has 31 bytes, and a key has 32",
+            &["--anonymize", "short"],
+            "short: holds 31 bytes; a key has 32 bytes, or 64 hexadecimal digits",
         ),
-        (
-            &["--anonymize", "none", "--schema", "cic.v1"],
-            "none: No such file",
-        ),
+        (&["--anonymize", "none"], "none: No such file"),
     ] {
         let arguments = [&["-o", "out.csv"], arguments].concat();
         let output = features(folder.path(), &arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(what), "{arguments:?}: {said}");
+        assert!(!said.contains("77777"), "the key is shown: {said}");
         assert!(!folder.path().join("out.csv").exists(), "{arguments:?}");
+        assert!(!folder.path().join("out.pcap").exists(), "{arguments:?}");
     }
-    let output = features(
-        folder.path(),
-        &[
-            "-o",
-            "key",
-            "--format",
-            "csv",
-            "--schema",
-            "cic.v1",
-            "--anonymize",
-            "key",
-        ],
-    );
+    let onto_key = ["-o", "key", "--format", "csv", "--anonymize", "key"];
+    let output = features(folder.path(), &onto_key);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read(folder.path().join("key")).unwrap(), [7; 32]);
 }

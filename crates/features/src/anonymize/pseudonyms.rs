@@ -89,7 +89,7 @@ impl Pseudonyms {
     pub fn tunnel(&self, id: u32) -> u32 {
         match (id, self.tunnels.ipv4(id)) {
             (0, _) => 0,
-            // Only one identifier has 0, which is taken; what 0 would have is free.
+            // One identifier would get 0, which is taken. The pseudonym that 0 would get is free.
             (_, 0) => self.tunnels.ipv4(0),
             (_, pseudonym) => pseudonym,
         }

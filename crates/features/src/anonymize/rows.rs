@@ -290,7 +290,7 @@ mod tests {
     use crate::schema::{self, SCHEMAS};
     use crate::sink::{Nowhere, SchemaRef, scored_schema};
 
-    /// Columns that mention addresses or identifiers, and identify no host: ports, numbers of protocols and packets.
+    /// Columns with such words that identify no host: ports, protocols, and numbers of packets and networks.
     const PORTS_AND_NUMBERS: &[&str] = &[
         "src_port",
         "dst_port",
@@ -299,6 +299,10 @@ mod tests {
         "protocolIdentifier",
         "icmp_id",
         "ip_id",
+        "vlan_id",
+        "vlanId",
+        "expiration_id",
+        "Fwd Seg Size Min",
     ];
 
     /// The rows of a schema with all columns that a run can add to it.
@@ -331,10 +335,14 @@ mod tests {
         for schema in SCHEMAS {
             for field in rows(schema).fields() {
                 let definition = field.metadata().get("definition").unwrap();
-                let text = format!("{} {definition}", field.name()).to_lowercase();
-                let may_identify = ["address", "identif", "server name", "_ip", "mac", "flow id"]
+                let name = field.name().to_lowercase();
+                let mut words = definition.split(|c: char| !c.is_alphanumeric());
+                let may_identify = words.any(|word| {
+                    ["address", "addresses", "name", "identifier", "keys"]
+                        .contains(&word.to_lowercase().as_str())
+                }) || ["ip", "mac", "oui", "id"]
                     .iter()
-                    .any(|word| text.contains(word));
+                    .any(|end| name.ends_with(end));
                 let is_listed = PORTS_AND_NUMBERS.contains(&field.name().as_str());
                 if may_identify && !is_listed && !is_bits(field.data_type()) {
                     let found = kind(field);

@@ -3,6 +3,7 @@
 //! A frame is dissected, its packet is counted in a flow, and each ended flow becomes a row of a schema.
 //! The datapaths supply the frames, and the sinks write the rows.
 
+pub mod anonymize;
 pub mod batch;
 pub mod column;
 mod column_builder;

@@ -23,7 +23,25 @@ pub fn read(path: &Path) -> io::Result<String> {
     read_secret(path, env::var_os("CREDENTIALS_DIRECTORY").as_deref())
 }
 
+/// Reads a file that need not be text, as [`read`].
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let credentials = env::var_os("CREDENTIALS_DIRECTORY");
+    open(path, credentials.as_deref())?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn read_secret(path: &Path, credentials: Option<&OsStr>) -> io::Result<String> {
+    let mut text = String::new();
+    open(path, credentials)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Opens the file if it is a secret.
+fn open(path: &Path, credentials: Option<&OsStr>) -> io::Result<impl io::Read> {
     // Of what is open: the name may lead elsewhere a moment later.
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -41,9 +59,7 @@ fn read_secret(path: &Path, credentials: Option<&OsStr>) -> io::Result<String> {
     if metadata.mode() & others != 0 {
         return Err(refused("others can open the file; chmod 600 it".to_owned()));
     }
-    let mut text = String::new();
-    file.take(MAX_LEN).read_to_string(&mut text)?;
-    Ok(text)
+    Ok(file.take(MAX_LEN))
 }
 
 fn refused(what: String) -> io::Error {
@@ -70,6 +86,7 @@ mod tests {
         for mode in [0o600, 0o400] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             assert_eq!(read(&path).unwrap(), "secret\n");
+            assert_eq!(read_bytes(&path).unwrap(), b"secret\n");
         }
         // As systemd makes them where the file system has access lists.
         fs::set_permissions(&path, Permissions::from_mode(0o440)).unwrap();

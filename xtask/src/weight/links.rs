@@ -8,8 +8,9 @@ use crate::run;
 use crate::tally::Outcome;
 
 /// Packages whose programs people build, and the most crates that each may be built from. Both read captures
-/// compressed by xz and lz4, which take three crates and six seconds of a build.
-const LIMITS: &[(&str, usize)] = &[("lowroad", 252), ("compare", 249)];
+/// compressed by xz and lz4, which take three crates and six seconds of a build. Crypto-PAn needs single blocks of AES,
+/// which ring does not offer (its keys of QUIC headers give 5 of 16 bytes): aes, cipher and inout.
+const LIMITS: &[(&str, usize)] = &[("lowroad", 255), ("compare", 252)];
 
 /// Beginnings of names of crates that took a third of the build, and why the programs do without them.
 const BARRED_CRATES: &[(&str, &str)] = &[

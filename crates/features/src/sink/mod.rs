@@ -132,6 +132,10 @@ pub enum Error {
     LinkTypes,
     #[error("scoring: {0}")]
     Scores(String),
+    #[error(
+        "--anonymize: a value is not of its column's kind and has no pseudonym; its batch is not written"
+    )]
+    Pseudonyms,
     #[error("labels: the type of column {0} is not supported")]
     Labels(String),
     #[error("kafka://{0}: names no topic; write kafka://HOST:PORT/TOPIC")]
@@ -161,6 +165,7 @@ impl Classify for Error {
             | Self::LinkTypes
             | Self::Scores(_)
             | Self::Labels(_)
+            | Self::Pseudonyms
             | Self::Thread(_)
             | Self::Stuck => ErrorClass::Failed,
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use features::anonymize::{Key, Pseudonyms, RowAnonymizer};
 use features::labels::{Error as LabelError, Labeller, Labels, labelled_schema};
 use features::schema::Schema;
 use features::sink::ipfix::{TcpExporter, UdpExporter};
@@ -30,6 +31,10 @@ pub(super) struct Output {
     /// CIC-IDS2017, UNSW-NB15 or CTU-13
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
+    /// Replace addresses, names, flow and tunnel ids by pseudonyms, with the key of 32 bytes or 64 hexadecimal digits in
+    /// this file, which only its owner can open
+    #[arg(long, value_name = "KEYFILE")]
+    anonymize: Option<PathBuf>,
     /// Leave columns of the schema out
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     without: Vec<String>,
@@ -91,6 +96,11 @@ impl Output {
         labels.is_some_and(|labels| is_same(labels, path))
     }
 
+    /// Whether rows have pseudonyms instead of addresses.
+    pub(super) fn is_anonymized(&self) -> bool {
+        self.anonymize.is_some()
+    }
+
     /// Whether this is where rows go.
     pub(super) fn goes_to(&self, path: &Path) -> bool {
         is_same(Path::new(&self.out), path)
@@ -134,7 +144,7 @@ impl Output {
     /// The output, with labels where there is a file of them.
     fn open(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
         let Some(path) = &self.labels else {
-            return self.open_plain(schema, mode);
+            return self.open_anonymized(schema, mode);
         };
         if self.goes_to(path) {
             let what = "has the labels, and cannot be --out as well";
@@ -144,9 +154,25 @@ impl Output {
         let labelled = labelled_schema(schema).map_err(refuse)?;
         Labeller::check(schema).map_err(refuse)?;
         let labels = Labels::read(path).map_err(refuse)?;
-        let sink = self.open_plain(&labelled, mode)?;
+        let sink = self.open_anonymized(&labelled, mode)?;
         let labeller = Labeller::new(sink, Arc::new(labels), schema).map_err(refuse)?;
         Ok(Box::new(labeller))
+    }
+
+    /// The output, with pseudonyms where there is a key. Labels come before: they are joined by addresses.
+    fn open_anonymized(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
+        let Some(path) = &self.anonymize else {
+            return self.open_plain(schema, mode);
+        };
+        if self.goes_to(path) {
+            let what = "is the key of --anonymize, and cannot be --out as well";
+            return Err(Failure::Input(format!("{} {what}", path.display())));
+        }
+        RowAnonymizer::check(schema).map_err(Failure::Input)?;
+        let pseudonyms = pseudonyms(path)?;
+        let sink = self.open_plain(schema, mode)?;
+        let sink = RowAnonymizer::new(sink, pseudonyms, schema).map_err(Failure::Input)?;
+        Ok(Box::new(sink))
     }
 
     fn open_plain(&self, schema: &SchemaRef, mode: Mode) -> Result<Box<dyn Sink>, Failure> {
@@ -191,6 +217,14 @@ impl Output {
             None => Ok(Format::of(Path::new(&self.out))?),
         }
     }
+}
+
+/// The pseudonyms by the key in a file.
+fn pseudonyms(path: &Path) -> Result<Pseudonyms, Failure> {
+    let refuse = |why: &str| Failure::Input(format!("{}: {why}", path.display()));
+    let bytes = process::secret::read_bytes(path).map_err(|error| refuse(&error.to_string()))?;
+    let key = Key::read(&bytes).map_err(|error| refuse(&error.to_string()))?;
+    Ok(Pseudonyms::new(&key))
 }
 
 impl From<FormatName> for Format {

@@ -54,6 +54,10 @@ impl PcapOut {
             let what = "--pcap-out and --out are the same: rows and packets need a place each";
             return Err(Failure::Input(what.to_owned()));
         }
+        if rows.is_anonymized() {
+            let what = "--anonymize is for rows, and --pcap-out would write packets with their addresses: leave one of them out";
+            return Err(Failure::Input(what.to_owned()));
+        }
         if rows.has_labels(path) {
             let what = "has the labels, and cannot be --pcap-out as well";
             return Err(Failure::Input(format!("{} {what}", path.display())));

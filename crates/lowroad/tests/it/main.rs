@@ -1,6 +1,7 @@
 //! The integration tests of `lowroad`: one program, one module for each subject.
 #![allow(clippy::unwrap_used, reason = "a test fails where its set-up does")]
 
+mod anonymize;
 mod bad_input;
 mod bench;
 mod book;

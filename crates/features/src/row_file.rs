@@ -19,7 +19,7 @@ pub struct SavedRows {
 
 /// Rows of a batch.
 const BATCH: usize = 1024;
-const DAMAGED: &str = "is damaged: write the rows again";
+const DAMAGE_HINT: &str = "is damaged: write the rows again";
 
 impl SavedRows {
     /// Whether a file's name says that it holds rows.
@@ -83,7 +83,7 @@ impl SavedRows {
 /// Runs a reader of Arrow or Parquet. These panic on some damaged files instead of returning an error.
 fn catch<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let result = panic::catch_unwind(AssertUnwindSafe(read));
-    result.unwrap_or_else(|_| Err(DAMAGED.to_owned()))
+    result.unwrap_or_else(|_| Err(DAMAGE_HINT.to_owned()))
 }
 
 /// Refuses a stream whose lengths go beyond the file: the reader of the stream allocates what they ask for.
@@ -142,7 +142,7 @@ impl Iterator for SavedRows {
         next.unwrap_or_else(|_| {
             // The reader is in no defined state after a panic.
             self.batches = Box::new(std::iter::empty());
-            Some(Err(ArrowError::ParseError(DAMAGED.to_owned())))
+            Some(Err(ArrowError::ParseError(DAMAGE_HINT.to_owned())))
         })
     }
 }

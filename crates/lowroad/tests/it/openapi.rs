@@ -246,11 +246,10 @@ impl Description {
                 Ok(())
             }
             Value::Array(list) => {
-                let each = list.iter().enumerate();
-                each.map(|(index, inner)| {
+                let mut each = list.iter().enumerate();
+                each.try_for_each(|(index, inner)| {
                     self.check(&schema["items"], inner, &format!("{at}[{index}]"))
                 })
-                .collect()
             }
             _ => Ok(()),
         }

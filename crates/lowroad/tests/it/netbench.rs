@@ -166,7 +166,7 @@ fn lists_make_tests_and_repeats_take_turns() {
         "--repeat",
         "2",
         "--duration",
-        "10ms",
+        "60ms",
         "--json",
     ];
     let all = objects(&run(&[&many[..], &sizes].concat()));

@@ -4,6 +4,7 @@
 
 mod agent;
 mod check;
+mod cpu_time;
 mod dist;
 mod folder;
 mod fuzz;

@@ -119,7 +119,7 @@ pub struct Subscriber {
     pub userspace_only: bool,
 }
 
-/// The permitted senders of a stream. There is no default: a stream must name its source.
+/// The permitted senders of a stream. A stream must name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourcePolicy {
     Any,

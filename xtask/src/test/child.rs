@@ -9,11 +9,7 @@ use std::time::Duration;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
-/// The unit of times in /proc, on every architecture.
-const TICK: Duration = Duration::from_millis(10);
-/// Of /proc/PID/stat, counted behind the name in parentheses: the program's own time in user and in kernel mode, then
-/// that of the children that it waited for.
-const TIMES: std::ops::Range<usize> = 11..15;
+use crate::cpu_time;
 
 /// Runs a program to its end. The CPU time is that of the program and of all the processes that were waited for.
 pub(super) fn run(command: &mut Command) -> io::Result<(Output, Duration)> {
@@ -34,7 +30,7 @@ pub(super) fn run(command: &mut Command) -> io::Result<(Output, Duration)> {
             stdout: stdout.join().unwrap_or_default(),
             stderr: stderr.join().unwrap_or_default(),
         };
-        let cpu = stat.ok().as_deref().and_then(cpu_time);
+        let cpu = stat.ok().as_deref().and_then(cpu_time::own_and_children);
         Ok((output, cpu.unwrap_or_default()))
     })
 }
@@ -48,25 +44,12 @@ fn read(pipe: Option<impl Read>) -> Vec<u8> {
     bytes
 }
 
-fn cpu_time(stat: &str) -> Option<Duration> {
-    let (_, columns) = stat.rsplit_once(')')?;
-    let columns: Vec<&str> = columns.split_whitespace().collect();
-    let times = columns
-        .get(TIMES)?
-        .iter()
-        .map(|ticks| ticks.parse::<u32>().ok());
-    Some(TICK * times.sum::<Option<u32>>()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn time_of_children_counts() {
-        let stat = "7 (a ) b) Z 1 7 7 0 -1 4227084 0 0 0 0 1 2 30 400 20 0 1 0 99";
-        assert_eq!(cpu_time(stat), Some(Duration::from_millis(4330)));
-        assert_eq!(cpu_time("7 (a) Z 1"), None);
         // The loop runs in a child of the shell.
         let script =
             "echo out; echo err >&2; (i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done); exit 3";

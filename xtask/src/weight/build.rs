@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 pub(super) use crate::folder::remove;
-use crate::run;
 use crate::tally::{Outcome, Tally};
+use crate::{cpu_time, run};
 
 /// The most CPU time that this commit may take, as a share of the other's.
 const SHARE: f64 = 0.5;
@@ -129,32 +129,17 @@ pub(super) fn measure(work: impl FnOnce() -> Result<()>) -> Result<Cost> {
     })
 }
 
-/// CPU seconds of the children that have ended, and of theirs: proc_pid_stat(5), fields 16 and 17.
+/// CPU seconds of the children that have ended, and of theirs.
 fn children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
-    ended_children(&stat)
-        .context("/proc/self/stat has another form than proc_pid_stat(5) describes")
-}
-
-fn ended_children(stat: &str) -> Option<f64> {
-    // The second field is the program's name in parentheses, which may contain spaces.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let ticks = fields.split_whitespace().skip(13).take(2);
-    let ticks: Vec<f64> = ticks.filter_map(|field| field.parse().ok()).collect();
-    // Linux reports ticks of 10 ms to userspace on every architecture that lowroad supports.
-    (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / 100.0)
+    let time = cpu_time::children(&stat);
+    let time = time.context("/proc/self/stat has another form than proc_pid_stat(5) describes")?;
+    Ok(time.as_secs_f64())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn time_of_ended_children_is_read() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 250 50 20 0 1 0 9 10 11";
-        assert_eq!(ended_children(stat), Some(3.0));
-        assert_eq!(ended_children("7 (a) S 1"), None);
-    }
 
     #[test]
     fn cpu_time_of_a_child_is_measured() {

@@ -67,7 +67,7 @@ impl Remarks {
         }
     }
 
-    /// The form that a flow stores: `None` if there are no anomalies.
+    /// Returns the form that a flow stores, or `None` without anomalies.
     pub(crate) fn held(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }

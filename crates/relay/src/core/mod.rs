@@ -548,7 +548,7 @@ mod tests {
 
     use super::{State, free_slot};
 
-    /// A namespace with so many pairs of devices, the address 10.9.N.1 on the first of each.
+    /// Creates a namespace with `pairs` pairs of devices. The first device of pair N has the address 10.9.N.1.
     fn with_devices(pairs: u8) -> Option<(String, Namespace)> {
         if !sys::require::root() {
             return None;

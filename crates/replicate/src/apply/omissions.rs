@@ -39,8 +39,8 @@ impl Omissions {
         Self { entries, added }
     }
 
-    /// Reads the file. If it is missing or incomplete, there are no omissions: the names then count
-    /// as missing, and `--repair` tries them again.
+    /// Reads the file. A missing or incomplete file lists no omissions. The names then count as
+    /// missing, and `--repair` tries them again.
     pub(super) fn read(folder: &Folder) -> io::Result<Self> {
         let mut bytes = Vec::new();
         match folder.file(FILE, OFlags::RDONLY) {
